@@ -1,0 +1,1 @@
+"""How one request becomes a response: the client, robots.txt, the middlewares and their order."""
