@@ -1,0 +1,131 @@
+"""Log lines: one shape for all, passwords never in them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from orbweb.errors import ConfigError
+
+ROOT = "orbweb"
+MASK = "***"
+
+_URL_PASSWORD = re.compile(
+    r"(?P<scheme>\b[a-z][a-z0-9+.-]*://[^\s/?#:@]*):[^\s/?#]*@", re.IGNORECASE
+)
+_CREDENTIALS = re.compile(
+    r"(?P<name>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|digest)\s+)?)"
+    r"[^\s\"',;}]+",
+    re.IGNORECASE,
+)
+
+
+def mask_secrets(text: str) -> str:
+    """The text without passwords in URLs and without the values of Authorization headers."""
+    if "://" in text:
+        text = _URL_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
+    if "uthorization" in text.lower():
+        text = _CREDENTIALS.sub(rf"\g<name>{MASK}", text)
+    return text
+
+
+class LineFormatter(logging.Formatter):
+    """`2026-11-30 22:31:07 [orbweb.engine] INFO: text`, local time, secrets masked."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s [%(name)s] %(levelname)s: %(message)s", "%Y-%m-%d %H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return mask_secrets(super().format(record))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time (UTC, ISO 8601), level, logger, text, event and its fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "text": record.getMessage(),
+        }
+        line.update(getattr(record, "event_fields", {}))
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(_masked(line), ensure_ascii=False, default=str)
+
+
+def get_logger(name: str) -> logging.Logger:
+    """The logger `orbweb.<name>`; a name that begins with `orbweb` is taken as it is."""
+    if name == ROOT or name.startswith(f"{ROOT}."):
+        return logging.getLogger(name)
+    return logging.getLogger(f"{ROOT}.{name}")
+
+
+def configure(level: str = "INFO", file: str | Path | None = None, json: bool = False) -> None:
+    """Send the lines of all `orbweb` loggers to stderr, and to `file` if one is given.
+
+    May be called again: the last call counts. Loggers of other libraries are left alone. Raises
+    `ConfigError` when the file cannot be opened.
+    """
+    root = logging.getLogger(ROOT)
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if file is not None:
+        handlers.append(_file_handler(Path(file)))
+    formatter = JsonFormatter() if json else LineFormatter()
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+        handler.close()
+    for handler in handlers:
+        handler.setFormatter(formatter)
+        root.addHandler(handler)
+    root.setLevel(level)
+    root.propagate = False
+
+
+def event(
+    logger: logging.Logger, name: str, /, *, level: int = logging.INFO, **fields: Any
+) -> None:
+    """One line for one change of state: the event's name, then its fields as `key=value`.
+
+    In JSON lines `event` and each field are keys of their own.
+    """
+    if not logger.isEnabledFor(level):
+        return
+    words = [name, *(f"{key}={_word(value)}" for key, value in fields.items())]
+    logger.log(level, "%s", " ".join(words), extra={"event_fields": {"event": name, **fields}})
+
+
+def _word(value: Any) -> str:
+    text = value if isinstance(value, str) else str(value)
+    if text and not re.search(r"[\s\"=]", text):
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _masked(value: Any) -> Any:
+    """The value with every text in it masked, and every Authorization header whole."""
+    if isinstance(value, str):
+        return mask_secrets(value)
+    if isinstance(value, Mapping):
+        return {
+            str(key): MASK if str(key).lower().endswith("authorization") else _masked(part)
+            for key, part in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_masked(part) for part in value]
+    return value
+
+
+def _file_handler(path: Path) -> logging.Handler:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"the log file {path} cannot be opened: {error}") from error

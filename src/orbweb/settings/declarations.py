@@ -1,0 +1,173 @@
+"""Every setting, declared once: name, kind, default, unit, what it does, whether it can be live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from types import MappingProxyType
+from typing import Any
+
+from orbweb.settings.kinds import (
+    CODES,
+    COUNT,
+    FLAG,
+    NUMBER,
+    OPTIONAL_TEXT,
+    PATHS,
+    SIZE,
+    TEXT,
+    TEXTS,
+    Kind,
+)
+
+MIB = 1024 * 1024
+DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The declaration of one setting."""
+
+    name: str
+    kind: Kind
+    default: Any
+    text: str
+    """One sentence: what it does, and what 0 or empty means."""
+    unit: str = ""
+    low: float | None = None
+    """The least value allowed."""
+    above: float | None = None
+    """The value must be greater than this."""
+    choices: tuple[str, ...] = ()
+    hot: bool = False
+    """It could change while a crawl runs, because nothing is built from it at the start."""
+    secret: bool = False
+    """It may carry a password: it is masked wherever it is shown."""
+
+
+def _version() -> str:
+    try:
+        return metadata.version("orbweb")
+    except metadata.PackageNotFoundError:
+        return "dev"
+
+
+STORE = (
+    Setting("REDIS_URL", TEXT, "", "Address of the Redis (>= 7.0) or Valkey (>= 8) that all nodes "
+            "share; empty = the embedded Valkey of this directory.", secret=True),
+    Setting("REDIS_KEY_PREFIX", TEXT, "orbweb", "First part of every key in the store."),
+    Setting("STORE_TIMEOUT", NUMBER, 5.0, "How long one call to the store may take before it is "
+            "repeated.", "seconds", above=0),
+    Setting("RUN_ID", TEXT, "", "Identity of this execution; the same on all its nodes. Empty = "
+            "one lasting run of the spider."),
+    Setting("RUN_TTL", NUMBER, 7.0 * DAY, "How long a run with a RUN_ID is kept after its last "
+            "sign of life; 0 = for ever.", "seconds", low=0),
+    Setting("DEDUP_FILTER", TEXT, "exact", "How seen requests are remembered.",
+            choices=("exact",)),
+    Setting("DEDUP_SCOPE", TEXT, "auto", "Which requests count as seen: those of this run, or "
+            "those of all runs of the spider; auto = run when RUN_ID is set, else spider.",
+            choices=("auto", "run", "spider")),
+    Setting("DROP_QUERY_PARAMS", TEXTS, (), "Query parameters that do not make a URL another "
+            "one, such as utm_source."),
+    Setting("SPIDER_SEED_LOCK_TTL", NUMBER, float(DAY), "A finished run older than this counts "
+            "as absent: the next start seeds again.", "seconds", above=0),
+    Setting("SPIDER_TASK_LEASE", NUMBER, 60.0, "How long a silent node keeps the requests it "
+            "holds; live nodes renew in time.", "seconds", above=0),
+    Setting("HEARTBEAT_INTERVAL", NUMBER, 3.0, "How often a node renews its leases and says that "
+            "it lives.", "seconds", above=0),
+    Setting("SPIDER_KEEP_ALIVE", FLAG, False, "Stay and wait for more work instead of ending."),
+    Setting("SEED_BATCH", COUNT, 200, "How many start requests enter the store in one step.",
+            "requests", low=1),
+    Setting("MAX_DELIVERIES", COUNT, 5, "A request handed out this often without an answer is "
+            "given up: it kills its nodes.", "times", low=1),
+)  # fmt: skip
+
+CRAWL = (
+    Setting("CONCURRENT_REQUESTS", COUNT, 16, "Requests that one node works on at once.",
+            "requests", low=1, hot=True),
+    Setting("CONCURRENT_REQUESTS_PER_DOMAIN", COUNT, 8, "Fetches at once on one host, over all "
+            "nodes; 0 = no limit.", "requests", low=0, hot=True),
+    Setting("DOWNLOAD_DELAY", NUMBER, 0.0, "Least time between two fetches of one host, over all "
+            "nodes.", "seconds", low=0, hot=True),
+    Setting("MAX_HOLD", NUMBER, 3600.0, "A request that a node has held this long is given back.",
+            "seconds", above=0),
+    Setting("WATCHDOG_TIMEOUT", NUMBER, 300.0, "When the event loop of a node has not moved for "
+            "this long, the node stops renewing its leases.", "seconds", above=0),
+    Setting("GRACEFUL_TIMEOUT", NUMBER, 4.0, "How long requests in work may go on after SIGTERM "
+            "before they are given back.", "seconds", low=0),
+    Setting("SPIDER_MAX_RUNTIME", NUMBER, 0.0, "Stop gracefully after this time; 0 = never.",
+            "seconds", low=0),
+    Setting("CALLBACK_THREADS", COUNT, 4, "Threads that run callbacks that are not async.",
+            "threads", low=1),
+    Setting("DEPTH_LIMIT", COUNT, 0, "Links deeper than this are dropped; 0 = no limit.",
+            "links", low=0, hot=True),
+    Setting("URL_LENGTH_LIMIT", COUNT, 8192, "Longer URLs are dropped; 0 = no limit.",
+            "characters", low=0, hot=True),
+    Setting("ALLOWED_DOMAINS", TEXTS, (), "Only these domains and those below them; "
+            "empty = all."),
+    Setting("SPIDER_MAX_RETRY_TIMES", COUNT, 3, "How often a failed request is tried again.",
+            "times", low=0, hot=True),
+    Setting("SPIDER_RETRY_INTERVAL", NUMBER, 1.0, "Wait before the first retry.", "seconds",
+            low=0, hot=True),
+    Setting("RETRY_BACKOFF", NUMBER, 2.0, "Each further retry waits this many times longer; "
+            "1 = always the same.", low=1, hot=True),
+    Setting("RETRY_MAX_INTERVAL", NUMBER, 300.0, "Longest wait before a retry.", "seconds",
+            low=0, hot=True),
+    Setting("RETRY_AFTER_MAX", NUMBER, 3600.0, "Longest Retry-After that is followed; 0 = the "
+            "header is not looked at.", "seconds", low=0, hot=True),
+)  # fmt: skip
+
+DOWNLOAD = (
+    Setting("USER_AGENT", TEXT, f"orbweb/{_version()}", "What the crawler says it is; add how "
+            "to reach you."),
+    Setting("ROBOTS_OBEY", FLAG, True, "Follow robots.txt (RFC 9309)."),
+    Setting("ROBOTS_USER_AGENT", TEXT, "", "Name looked for in robots.txt; empty = the product "
+            "name in USER_AGENT."),
+    Setting("ROBOTS_CACHE_TTL", NUMBER, 3600.0, "How long a robots.txt is believed.", "seconds",
+            above=0),
+    Setting("REQUEST_TIMEOUT", NUMBER, 30.0, "Longest time for one fetch as a whole.", "seconds",
+            above=0, hot=True),
+    Setting("CONNECT_TIMEOUT", NUMBER, 10.0, "Longest time to connect, TLS included.", "seconds",
+            above=0, hot=True),
+    Setting("READ_TIMEOUT", NUMBER, 20.0, "Longest silence while an answer arrives.", "seconds",
+            above=0, hot=True),
+    Setting("MAX_RESPONSE_SIZE", SIZE, 32 * MIB, "Largest body, counted after decompression; "
+            "0 = no limit.", "bytes", low=0, hot=True),
+    Setting("MAX_REDIRECTS", COUNT, 10, "Most redirects followed for one request.", "redirects",
+            low=0, hot=True),
+    Setting("ALLOWED_CONTENT_TYPES", TEXTS, (), "Prefixes of content types that are read; "
+            "empty = all."),
+    Setting("CHECK_STATUS_CODE", FLAG, True, "Only good answers reach the callback; False = all "
+            "do."),
+    Setting("RETRY_STATUS_CODES", CODES, (408, 429, 500, 502, 503, 504, 522, 524), "Status codes "
+            "that are tried again."),
+    Setting("ACCEPT_STATUS_CODES", CODES, (), "Status codes, besides 2xx, that reach the "
+            "callback."),
+    Setting("USE_SESSION", FLAG, False, "Keep the cookies that sites set, and send them back."),
+    Setting("DOWNLOADER_MIDDLEWARES", PATHS, (), "Classes that see every request and answer, in "
+            "this order."),
+)  # fmt: skip
+
+OUTPUT = (
+    Setting("ITEM_PIPELINES", PATHS, ("orbweb.pipelines.jsonl.JsonLinesPipeline",), "Classes "
+            "that store items; each gets every item."),
+    Setting("ITEM_DEFAULT_TABLE", TEXT, "items", "Table of items that do not name one."),
+    Setting("ITEM_MAX_CACHED_COUNT", COUNT, 5000, "When this many items wait to be stored, the "
+            "node takes no further requests.", "items", low=1),
+    Setting("BUFFER_FLUSH_INTERVAL", NUMBER, 0.1, "Longest time that items wait for others to be "
+            "stored with.", "seconds", low=0),
+    Setting("OUTPUT_DIR", TEXT, "", "Folder of the files with items; empty = the working "
+            "directory."),
+    Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",
+            choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")),
+    Setting("LOG_FILE", OPTIONAL_TEXT, None, "File that log lines go to besides stderr."),
+    Setting("LOG_JSON", FLAG, False, "Log lines are JSON objects."),
+    Setting("RUN_SUMMARY_ENABLE", FLAG, True, "Print one line ORBWEB_RUN_SUMMARY {json} at the "
+            "end."),
+)  # fmt: skip
+
+DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
+    {setting.name: setting for group in (STORE, CRAWL, DOWNLOAD, OUTPUT) for setting in group}
+)
+"""All settings by name, in the order in which they are documented."""

@@ -1,0 +1,184 @@
+"""Puts the layers of settings together: names, kinds and limits are checked here, once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orbweb.errors import ConfigError
+from orbweb.log import mask_secrets
+from orbweb.settings.declarations import DECLARATIONS, Setting
+from orbweb.settings.kinds import FALSE_WORDS, NotThisKind
+from orbweb.settings.names import (
+    DEDUP_FILTERS,
+    DEDUP_FILTERS_DEFERRED,
+    NEEDLESS,
+    SYNONYMS,
+    is_deferred,
+)
+from orbweb.settings.sources import Layer, environment_layers, file_layer, layer
+
+REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
+USER_PREFIX = "X_"
+
+
+class Settings(Mapping[str, Any]):
+    """All settings of one spider instance. Never changes; every declared name has a value.
+
+    Keys that start with `X_` are the user's own. Passwords are masked in `repr`.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any], origins: Mapping[str, str], notes: Iterable[str] = ()
+    ) -> None:
+        self._values = dict(values)
+        self._origins = dict(origins)
+        self.notes = tuple(notes)
+        """Lines that a person should see once: settings that have no effect, and why."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def origin(self, name: str) -> str:
+        """Where the value came from, in words: "default", "environment ORBWEB_X" and so on."""
+        if name not in self._values:
+            raise KeyError(name)
+        return self._origins.get(name, "default")
+
+    def shown(self, name: str) -> str:
+        """The value as people may see it: passwords are masked."""
+        return mask_secrets(repr(self._values[name]))
+
+    def __repr__(self) -> str:
+        chosen = (f"{name}={self.shown(name)}" for name in self._origins)
+        return f"Settings({', '.join(chosen)})"
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What has been read so far."""
+
+    values: dict[str, Any]
+    origins: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def load_settings(
+    *,
+    spider_settings: Mapping[str, Any] | None = None,
+    spider_name: str = "spider",
+    arguments: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    directory: Path,
+    environ: Mapping[str, str],
+) -> Settings:
+    """The settings of one spider instance; later wins.
+
+    Default, project file in `directory`, `NETSPY_<KEY>`, `ORBWEB_<KEY>`, `spider_settings` (the
+    class's `custom_settings`), `arguments` (of its constructor), `overrides` (the command line;
+    text is read as in the environment). Raises `ConfigError` that names the value, where it came
+    from and what would be right.
+    """
+    from_file, notes = file_layer(directory, environ)
+    draft = _Draft({name: setting.default for name, setting in DECLARATIONS.items()}, notes=notes)
+    for source in (
+        from_file,
+        *environment_layers(environ),
+        layer(spider_settings, f"{spider_name}.custom_settings"),
+        layer(arguments, f"{spider_name}(...)"),
+        layer(overrides, "command line", textual=True),
+    ):
+        _apply(draft, source)
+    return Settings(draft.values, draft.origins, draft.notes)
+
+
+def _apply(draft: _Draft, source: Layer) -> None:
+    taken: dict[str, str] = {}
+    for given, value in source.values.items():
+        origin = source.origins[given]
+        name = _known_name(draft, given, value, origin, strict=source.strict)
+        if name is None:
+            continue
+        if name in taken:
+            raise ConfigError(f"{given} and {taken[name]} mean the same ({origin}): keep {name}")
+        taken[name] = given
+        draft.values[name] = _read(draft, name, given, value, origin, textual=source.textual)
+        draft.origins[name] = origin
+
+
+def _known_name(draft: _Draft, given: str, value: Any, origin: str, *, strict: bool) -> str | None:
+    """The name under which the value counts, or None when it has no effect."""
+    name = SYNONYMS.get(given, given)
+    if name in DECLARATIONS or name.startswith(USER_PREFIX):
+        return name
+    if name in NEEDLESS:
+        draft.notes.append(f"{given} ({origin}) has no effect: {NEEDLESS[name]}")
+        return None
+    if is_deferred(name):
+        if not value or str(value).strip().lower() in FALSE_WORDS:
+            return None
+        raise ConfigError(
+            f"{given} ({origin}) belongs to a feature that this version does not have; remove it"
+        )
+    if strict:
+        raise ConfigError(f"unknown setting {given!r} ({origin}){_hint(given)}")
+    draft.notes.append(f"{origin} is no setting and has no effect{_hint(given)}")
+    return None
+
+
+def _hint(given: str) -> str:
+    close = difflib.get_close_matches(given.upper(), [*DECLARATIONS, *SYNONYMS], n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; keys of your own begin with {USER_PREFIX}"
+
+
+def _read(draft: _Draft, name: str, given: str, value: Any, origin: str, *, textual: bool) -> Any:
+    if name.startswith(USER_PREFIX):
+        return value
+    setting = DECLARATIONS[name]
+    where = f"{given} = {mask_secrets(repr(value))} ({origin})"
+    try:
+        kind = setting.kind
+        known = kind.parse(value) if textual and isinstance(value, str) else kind.check(value)
+    except NotThisKind as error:
+        raise ConfigError(f"{where}: {error}, for example {setting.kind.example}") from None
+    if name == "DEDUP_FILTER":
+        known = _dedup_filter(draft, known, where)
+    if setting.name == "LOG_LEVEL":
+        known = known.upper()
+    _check_limits(setting, known, where)
+    return known
+
+
+def _check_limits(setting: Setting, value: Any, where: str) -> None:
+    unit = f" {setting.unit}" if setting.unit else ""
+    if setting.low is not None and value < setting.low:
+        raise ConfigError(f"{where}: {setting.low:g}{unit} is the least")
+    if setting.above is not None and value <= setting.above:
+        raise ConfigError(f"{where}: it must be more than {setting.above:g}{unit}")
+    if setting.choices and value not in setting.choices:
+        raise ConfigError(f"{where}: choose one of {', '.join(setting.choices)}")
+    if setting.name == "REDIS_URL" and value and not value.startswith(REDIS_SCHEMES):
+        raise ConfigError(f"{where}: the address begins with one of {', '.join(REDIS_SCHEMES)}")
+    if setting.name == "REDIS_KEY_PREFIX" and (not value or set(value) & set("{} \n\t")):
+        raise ConfigError(f"{where}: a prefix has at least one character, no spaces, no braces")
+
+
+def _dedup_filter(draft: _Draft, kind: str, where: str) -> str:
+    if kind in DEDUP_FILTERS_DEFERRED:
+        raise ConfigError(f"{where}: this version has no such filter; use exact, which never errs")
+    stands_for = DEDUP_FILTERS.get(kind)
+    if stands_for is None:
+        return kind
+    draft.notes.append(f"{where}: the exact filter of the store is used, which never errs")
+    return stands_for

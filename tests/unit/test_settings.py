@@ -1,0 +1,272 @@
+"""Settings: where they come from, which wins, and what a mistake says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbweb.errors import ConfigError
+from orbweb.settings import DECLARATIONS, Settings, load_settings
+
+
+def load(
+    directory: Path,
+    *,
+    spider: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    command_line: Mapping[str, Any] | None = None,
+    **environ: str,
+) -> Settings:
+    return load_settings(
+        spider_settings=spider,
+        spider_name="NewsSpider",
+        arguments=arguments,
+        overrides=command_line,
+        directory=directory,
+        environ=environ,
+    )
+
+
+def test_every_setting_has_a_value_and_the_origin_default(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+    assert set(settings) == set(DECLARATIONS)
+    assert settings["CONCURRENT_REQUESTS"] == 16
+    assert {settings.origin(name) for name in settings} == {"default"}
+    assert settings.notes == ()
+
+
+@pytest.mark.parametrize("setting", DECLARATIONS.values(), ids=lambda setting: setting.name)
+def test_a_default_is_a_legal_value_of_its_own_setting(setting: Any, tmp_path: Path) -> None:
+    settings = load(tmp_path, spider={setting.name: setting.default})
+    assert settings[setting.name] == setting.default
+    assert setting.text.endswith(".")
+
+
+def test_each_place_wins_over_those_before_it(tmp_path: Path) -> None:
+    places: list[tuple[str, dict[str, Any]]] = [
+        ("file setting.py", {}),
+        ("environment NETSPY_CONCURRENT_REQUESTS", {"NETSPY_CONCURRENT_REQUESTS": "2"}),
+        ("environment ORBWEB_CONCURRENT_REQUESTS", {"ORBWEB_CONCURRENT_REQUESTS": "3"}),
+        ("NewsSpider.custom_settings", {"spider": {"CONCURRENT_REQUESTS": 4}}),
+        ("NewsSpider(...)", {"arguments": {"thread_count": 5}}),
+        ("command line", {"command_line": {"CONCURRENT_REQUESTS": "6"}}),
+    ]
+    (tmp_path / "setting.py").write_text("CONCURRENT_REQUESTS = 1\n")
+    given: dict[str, Any] = {}
+    for value, (origin, more) in enumerate(places, start=1):
+        given |= more
+        settings = load(tmp_path, **given)
+        assert settings["CONCURRENT_REQUESTS"] == value
+        assert settings.origin("CONCURRENT_REQUESTS") == origin
+
+
+def test_a_python_file_gives_its_names_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text(
+        "import os\nDAY = None\ndel DAY\n_HIDDEN = 1\nRUN_TTL = 7 * 86400\nX_SHOP = {'a': 1}\n"
+    )
+    settings = load(tmp_path)
+    assert settings["RUN_TTL"] == 604_800.0
+    assert isinstance(settings["RUN_TTL"], float)
+    assert settings["X_SHOP"] == {"a": 1}
+    assert settings.origin("RUN_TTL") == "file settings.py"
+
+
+def test_a_toml_file_is_preferred_and_the_file_passed_over_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "orbweb.toml").write_text('USER_AGENT = "bot/1"\n')
+    (tmp_path / "settings.py").write_text("raise SystemExit('never executed')\n")
+    settings = load(tmp_path)
+    assert settings["USER_AGENT"] == "bot/1"
+    assert settings.notes == ("settings.py is not read, because orbweb.toml is there",)
+
+
+def test_pyproject_counts_only_with_a_table_of_ours(tmp_path: Path) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project]\nname = "x"\n')
+    assert load(tmp_path).origin("DEPTH_LIMIT") == "default"
+    project.write_text("[tool.orbweb]\nDEPTH_LIMIT = 3\n")
+    assert load(tmp_path)["DEPTH_LIMIT"] == 3
+
+
+def test_a_variable_can_name_the_file(tmp_path: Path) -> None:
+    (tmp_path / "setting.py").write_text("DEPTH_LIMIT = 1\n")
+    (tmp_path / "other.py").write_text("DEPTH_LIMIT = 2\n")
+    assert load(tmp_path, NETSPY_SETTING="other.py")["DEPTH_LIMIT"] == 2
+    with pytest.raises(ConfigError, match=r"ORBWEB_SETTING names .*gone\.py"):
+        load(tmp_path, ORBWEB_SETTING="gone.py")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("orbweb.toml", "A = = 1", "orbweb.toml cannot be read"),
+        ("settings.py", "1 / 0", "ZeroDivisionError"),
+        ("settings.py", "import sys; sys.exit(3)", "SystemExit"),
+        ("pyproject.toml", "[tool]\norbweb = 1", "must be a table"),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path: Path, file: str, text: str, says: str) -> None:
+    (tmp_path / file).write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("ROBOTS_OBEY", "off", False),
+        ("ROBOTS_OBEY", "1", True),
+        ("DOWNLOAD_DELAY", "0.5", 0.5),
+        ("MAX_RESPONSE_SIZE", "2 MiB", 2 * 1024 * 1024),
+        ("RETRY_STATUS_CODES", "500, 503", (500, 503)),
+        ("RETRY_STATUS_CODES", "[500]", (500,)),
+        ("ALLOWED_DOMAINS", "a.example, b.example", ("a.example", "b.example")),
+        ("ITEM_PIPELINES", '{"b.B": 2, "a.A": 1, "c.C": null}', ("a.A", "b.B")),
+        ("LOG_FILE", "", None),
+        ("LOG_LEVEL", "debug", "DEBUG"),
+        ("X_KEY", "5", "5"),
+    ],
+)
+def test_text_from_the_environment_is_read_by_kind(
+    tmp_path: Path, name: str, text: str, value: object
+) -> None:
+    given: dict[str, Any] = {f"ORBWEB_{name}": text}
+    assert load(tmp_path, **given)[name] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CONCURRENT_REQUESTS", "16"),
+        ("CONCURRENT_REQUESTS", True),
+        ("CONCURRENT_REQUESTS", 1.5),
+        ("CONCURRENT_REQUESTS", 0),
+        ("DOWNLOAD_DELAY", float("nan")),
+        ("DOWNLOAD_DELAY", -1),
+        ("ROBOTS_OBEY", 1),
+        ("RETRY_STATUS_CODES", [42]),
+        ("RETRY_STATUS_CODES", ["500"]),
+        ("ALLOWED_DOMAINS", "a.example"),
+        ("ITEM_PIPELINES", [print]),
+        ("USER_AGENT", None),
+        ("DEDUP_SCOPE", "both"),
+        ("SPIDER_TASK_LEASE", 0),
+        ("REDIS_KEY_PREFIX", "a{b}"),
+        ("REDIS_URL", "localhost:6379"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_name_value_and_origin(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, spider={name: value})
+    text = str(caught.value)
+    assert text.startswith(f"{name} = {value!r} (NewsSpider.custom_settings): ")
+
+
+def test_wrong_text_says_what_would_be_right(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, ORBWEB_CONCURRENT_REQUESTS="many")
+    assert str(caught.value) == (
+        "CONCURRENT_REQUESTS = 'many' (environment ORBWEB_CONCURRENT_REQUESTS): "
+        "a whole number is wanted, for example 16"
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"spider": {"CONCURENT_REQUESTS": 4}},
+        {"ORBWEB_CONCURENT_REQUESTS": "4"},
+        {"command_line": {"concurrent_requests": "4"}},
+    ],
+)
+def test_an_unknown_name_is_an_error_with_a_suggestion(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="did you mean CONCURRENT_REQUESTS"):
+        load(tmp_path, **given)
+
+
+def test_an_unknown_name_like_no_other_says_how_own_keys_begin(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting 'QQQQ' \(command line\).*X_"):
+        load(tmp_path, command_line={"QQQQ": "1"})
+
+
+def test_an_unknown_variable_of_another_product_is_only_noted(tmp_path: Path) -> None:
+    settings = load(tmp_path, NETSPY_HUB="x", ORBWEB_TEST_REDIS="y", ORBWEBS="z", PATH="/bin")
+    assert len(settings.notes) == 1
+    assert "NETSPY_HUB" in settings.notes[0]
+
+
+def test_old_names_count_as_ours(tmp_path: Path) -> None:
+    settings = load(tmp_path, spider={"ROBOTSTXT_OBEY": False, "RETRY_TIMES": 9})
+    assert settings["ROBOTS_OBEY"] is False
+    assert settings["SPIDER_MAX_RETRY_TIMES"] == 9
+    assert "RETRY_TIMES" not in settings
+
+
+def test_an_old_and_a_new_name_in_one_place_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="keep CONCURRENT_REQUESTS"):
+        load(tmp_path, spider={"thread_count": 1, "CONCURRENT_REQUESTS": 2})
+
+
+def test_needless_settings_give_one_note_each(tmp_path: Path) -> None:
+    settings = load(tmp_path, spider={"SPIDER_STARTUP_GRACE": 10.0, "DONE_CHECK_TIMES": 3})
+    assert len(settings.notes) == 2
+    assert "SPIDER_STARTUP_GRACE (NewsSpider.custom_settings) has no effect" in settings.notes[0]
+    assert "SPIDER_STARTUP_GRACE" not in settings
+
+
+def test_a_feature_that_is_not_there_is_refused_unless_switched_off(tmp_path: Path) -> None:
+    assert load(tmp_path, spider={"PROXY_ENABLE": False}).notes == ()
+    with pytest.raises(ConfigError, match="feature that this version does not have"):
+        load(tmp_path, spider={"PROXY_ENABLE": True})
+    with pytest.raises(ConfigError, match="KAFKA_BOOTSTRAP_SERVERS"):
+        load(tmp_path, ORBWEB_KAFKA_BOOTSTRAP_SERVERS="a:9092")
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis", "redis-set", "set"])
+def test_other_frameworks_dedup_kinds_mean_exact_and_say_so(tmp_path: Path, kind: str) -> None:
+    settings = load(tmp_path, spider={"DEDUP_FILTER": kind})
+    assert settings["DEDUP_FILTER"] == "exact"
+    assert len(settings.notes) == 1
+    assert load(tmp_path, spider={"DEDUP_FILTER": "exact"}).notes == ()
+
+
+@pytest.mark.parametrize("kind", ["bloom", "lite", "nonsense"])
+def test_a_dedup_kind_that_cannot_be_had_is_refused(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(ConfigError, match="exact"):
+        load(tmp_path, spider={"DEDUP_FILTER": kind})
+
+
+def test_settings_of_one_spider_do_not_reach_another(tmp_path: Path) -> None:
+    mine = {"ALLOWED_DOMAINS": ["a.example"]}
+    first = load(tmp_path, spider=mine)
+    mine["ALLOWED_DOMAINS"].append("b.example")
+    assert first["ALLOWED_DOMAINS"] == ("a.example",)
+    assert load(tmp_path)["ALLOWED_DOMAINS"] == ()
+    with pytest.raises(TypeError):
+        first["DEPTH_LIMIT"] = 1  # type: ignore[index]
+
+
+def test_settings_of_a_spider_must_be_a_dict(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"NewsSpider\.custom_settings must be a dict, not list"):
+        load(tmp_path, spider=["x"])  # type: ignore[arg-type]
+
+
+def test_a_password_is_never_shown(tmp_path: Path) -> None:
+    settings = load(tmp_path, ORBWEB_REDIS_URL="redis://:s3cret@db:6379/0")
+    assert settings["REDIS_URL"] == "redis://:s3cret@db:6379/0"
+    assert "s3cret" not in repr(settings)
+    assert settings.shown("REDIS_URL") == "'redis://:***@db:6379/0'"
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, ORBWEB_REDIS_URL="http://:s3cret@db:6379/0")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_origin_of_an_unknown_name_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        load(tmp_path).origin("NOPE")
