@@ -1,0 +1,298 @@
+"""The frontier: where requests wait, and who holds them. Values and seams; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+SEED_ID = "@seed"
+"""Pseudo-request that stands for the seeding of a run: a run cannot end while it is pending."""
+
+HOLD_ID = "@hold"
+"""Pseudo-request of a resident run (`keep_alive`); only an operator removes it."""
+
+
+class RunState(StrEnum):
+    """What a run is: `new` only in the answer of the `open` that made it."""
+
+    NEW = "new"
+    RUNNING = "running"
+    DONE = "done"
+
+
+class NewRequest(NamedTuple):
+    """A request on its way into the frontier.
+
+    `fingerprint` is a signed 64-bit number, or None when the request is not to be deduplicated.
+    `payload` is opaque to the frontier (bytes for a server, any object in memory).
+    """
+
+    id: str
+    host: str
+    priority: int
+    fingerprint: int | None
+    payload: Any
+
+
+class Held(NamedTuple):
+    """The claim of a node on one request: the request's id and the fence token of its lease."""
+
+    id: str
+    token: str
+
+
+class Lease(NamedTuple):
+    """The right to work on one request for a time."""
+
+    id: str
+    token: str
+    host: str
+    priority: int
+    retries: int
+    """Failed attempts that were counted so far (0 on the first)."""
+    deliveries: int
+    """How often it was handed out without an answer, this time included (1 on the first)."""
+    payload: Any
+
+    @property
+    def held(self) -> Held:
+        return Held(self.id, self.token)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Answer of `claim`. `wait_ms` says when to ask again when nothing was handed out."""
+
+    leases: tuple[Lease, ...]
+    state: RunState
+    pending: int
+    """Requests that are not finished, whoever holds them; pseudo-requests included."""
+    wait_ms: int
+    """Milliseconds until something becomes claimable by itself; -1 when nothing is in sight."""
+    stopping: bool = False
+    """An operator asked all nodes of this run to stop."""
+
+
+class Ack(NamedTuple):
+    """A finished request: its reason, how many items it gave, and the requests found on its page.
+
+    With `error` the request is also kept as a dead letter, although its children enter: what was
+    found is not lost because the page failed half-way.
+    """
+
+    id: str
+    token: str
+    reason: str
+    items: int = 0
+    children: Sequence[NewRequest] = ()
+    error: str = ""
+
+
+class Nack(NamedTuple):
+    """A request that is given back.
+
+    `counted` False is a clean release (shutdown): neither retry nor delivery is counted.
+    `fatal` makes it a dead letter at once. `payload` None keeps the stored one.
+    """
+
+    id: str
+    token: str
+    backoff_ms: int = 0
+    counted: bool = True
+    fatal: bool = False
+    reason: str = ""
+    error: str = ""
+    payload: Any = None
+
+
+class NackResult(StrEnum):
+    """What became of a request that was given back."""
+
+    LOST = "lost"
+    REQUEUED = "requeued"
+    DEAD = "dead"
+
+
+class SeedCode(StrEnum):
+    """Answers of `seed_claim` and `seed_push`."""
+
+    OK = "ok"
+    DONE = "done"
+    """Seeding has ended, nothing to do."""
+    BUSY = "busy"
+    """Another node is seeding."""
+    DUPLICATE = "duplicate"
+    """This batch is in already (a repeated call): go on with cursor + 1."""
+    GAP = "gap"
+    """The store knows fewer batches (it was rolled back): go back to cursor + 1."""
+    STALE = "stale"
+    """The caller no longer holds the seeding."""
+
+
+class SeedReply(NamedTuple):
+    """Answer of `seed_claim` and `seed_push`; `cursor` is the number of batches that are in."""
+
+    code: SeedCode
+    cursor: int = 0
+    token: str = ""
+    added: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """What a run needs to know of its settings. The node that opened it last decides."""
+
+    host_concurrency: int = 8
+    """Fetches at once on one host, over all nodes; 0 = no limit."""
+    host_delay_ms: int = 0
+    """Least time between two fetches of one host, over all nodes."""
+    fetch_timeout_ms: int = 60_000
+    """Longest time that a fetch can take: a politeness slot is never kept longer."""
+    lease_ms: int = 60_000
+    max_retries: int = 3
+    max_deliveries: int = 5
+    keep_alive: bool = False
+    dedup_scope: str = "run"
+    """`run` or `spider`: which requests count as seen."""
+    finished_ttl_ms: int = 86_400_000
+    """A finished run older than this counts as absent."""
+    run_ttl_ms: int = 7 * 86_400_000
+    """A run with a run id is collected this long after its last sign of life; 0 = never."""
+
+
+def clock_step_ms(config: RunConfig) -> int:
+    """How far the run's clock may move at one look: a sixth of a lease, so that an outage, which is
+    one look, cannot expire the leases of nodes that only could not reach the server."""
+    return max(1, config.lease_ms // 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Answer of `open`: the state in which the run was found, and its counts."""
+
+    state: RunState
+    epoch: str
+    """Identity of this incarnation of the run."""
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Exact counts of a run at one instant."""
+
+    state: RunState
+    pending: int = 0
+    queued: int = 0
+    leased: int = 0
+    delayed: int = 0
+    dead: int = 0
+    hosts: int = 0
+    """Hosts with queued requests."""
+    items: int = 0
+    retried: int = 0
+    reaped: int = 0
+    fenced: int = 0
+    repaired: int = 0
+    seeds: int = 0
+    """Seed batches that are in."""
+    seeding: bool = False
+    """The seed generator has not come to its end."""
+    hold: bool = False
+    """Resident: does not end by itself."""
+    stopping: bool = False
+    started_at_ms: int = 0
+    finished_at_ms: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    """How many requests ended or were dropped for each reason; `done` is the number of good pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A request that was given up: why, after how many tries, and what it was."""
+
+    id: str
+    reason: str
+    error: str
+    tries: int
+    at_ms: int
+    """Server's wall clock, milliseconds since 1970."""
+    host: str
+    priority: int
+    payload: Any
+
+
+class Frontier(Protocol):
+    """What a working node does. One run, one shard.
+
+    Every call is one atomic step: a crash before or after it leaves a request queued, leased,
+    delayed, done or dead, and never in two of these. Every call may be repeated with the same
+    arguments when its answer was lost. All raise `StoreUnavailable` when the store does not answer
+    (the call may have happened) and `RunLost` when the run is no longer there.
+    """
+
+    async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
+        """Hand out up to `want` requests whose hosts are allowed now, under the token `node:seq`.
+
+        `seq` grows by one for each new claim of a node; a repeated `seq` gives again what that
+        claim got and is still held under its token. Expired leases return to the queue first.
+        """
+
+    async def renew(
+        self, node: str, lease_ms: int, held: Sequence[Held], beat: bytes = b""
+    ) -> tuple[list[Held], bool]:
+        """Extend leases that are still held, and note that the node lives.
+
+        Returns the leases that are lost, and whether an operator asked the nodes to stop.
+        `beat` is what the node says of itself (shown by `orbweb nodes`); empty keeps the last.
+        """
+
+    async def fetched(self, held: Sequence[Held]) -> None:
+        """Give the hosts' politeness slots back, because the bodies have arrived; keep the leases."""
+
+    async def ack(self, acks: Sequence[Ack]) -> list[bool]:
+        """Finish requests that are still held; children enter in the same step.
+
+        False: the lease was lost, nothing of it was done. The step that leaves nothing pending
+        marks the run done.
+        """
+
+    async def emit(self, id: str, token: str, children: Sequence[NewRequest]) -> bool:
+        """Let children of a very long page enter before its ack; False when the lease was lost."""
+
+    async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
+        """Give requests back: delayed by their backoff, or a dead letter when retries are used up."""
+
+    async def recover(self) -> int:
+        """After an outage: repair what a torn write may have left; returns the repairs made.
+
+        Does nothing when the server is the one that was seen last. Never changes a sound state.
+        """
+
+
+class RunControl(Protocol):
+    """What makes a run, seeds it and ends it. The other half of a node's frontier."""
+
+    async def open(self, config: RunConfig) -> Opened:
+        """Make the run or join it. A new run has its seeding pending, so it cannot end early."""
+
+    async def seed_claim(self, node: str, seq: int, lease_ms: int) -> SeedReply:
+        """Take over the seeding if nobody holds it. The lease is renewed like any other (`SEED_ID`)."""
+
+    async def seed_push(
+        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+    ) -> SeedReply:
+        """Add batch number `batch` (from 1); `final` ends the seeding in the same step."""
+
+    async def add(self, requests: Sequence[NewRequest]) -> int:
+        """Add requests from outside; returns how many were new. Reopens a finished run."""
+
+    async def stop(self) -> None:
+        """Ask every node of the run to stop, and let a resident run end."""
+
+    async def status(self) -> Status:
+        """Exact counts at one instant. Changes nothing."""
+
+    async def settled(self) -> bool:
+        """Make the state durable as far as the server can, and say whether the run is still done."""

@@ -1,0 +1,85 @@
+"""The names of the frontier's keys, as Python reads them; `lua/shard.lua` says what each holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+
+def clean(name: str) -> str:
+    """A job or run name as it stands in keys: no colon, brace or blank, so that names cannot collide."""
+    return quote(name, safe="-_.~@")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKeys:
+    """Keys that all jobs of a prefix share. The braces keep a shard in one slot of a cluster."""
+
+    prefix: str
+    shard: int = 0
+
+    @property
+    def tag(self) -> str:
+        return f"{{{clean(self.prefix)}:{self.shard}}}"
+
+    @property
+    def clock(self) -> str:
+        return f"{self.tag}:clock"
+
+    @property
+    def next_allowed(self) -> str:
+        return f"{self.tag}:next"
+
+    @property
+    def current(self) -> str:
+        return f"{self.tag}:current"
+
+    @property
+    def runs(self) -> str:
+        return f"{self.tag}:runs"
+
+    @property
+    def garbage(self) -> str:
+        return f"{self.tag}:garbage"
+
+    def slots(self, host: str) -> str:
+        return f"{self.tag}:slots:{host}"
+
+    def waiting(self, host: str) -> str:
+        return f"{self.tag}:waiting:{host}"
+
+    def robots(self, origin: str) -> str:
+        return f"{self.tag}:robots:{origin}"
+
+    def job_seen(self, job: str) -> str:
+        """Fingerprints that all runs of a job share (`DEDUP_SCOPE` spider)."""
+        return f"{self.tag}:job:{clean(job)}:seen"
+
+    def run(self, job: str, run: str, epoch: str) -> RunKeys:
+        return RunKeys(f"{self.tag}:run:{clean(job)}:{clean(run)}:{epoch}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunKeys:
+    """Keys of one incarnation of a run."""
+
+    base: str
+
+    def __getattr__(self, name: str) -> str:
+        if name not in RUN_KEYS:
+            raise AttributeError(name)
+        return f"{self.base}:{name}"
+
+    def queue(self, host: str) -> str:
+        return f"{self.base}:queue:{host}"
+
+
+RUN_KEYS = frozenset(
+    "meta body ready delayed deadline owner expired claims nodes beats dead why reasons seen".split()
+)
+
+
+def split_run_name(name: str) -> tuple[str, str, str]:
+    """`job:run:epoch` as it stands in the index of runs, back to job, run and epoch."""
+    job, run, epoch = name.split(":")
+    return unquote(job), unquote(run), epoch

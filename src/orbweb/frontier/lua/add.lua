@@ -1,0 +1,10 @@
+-- add: requests from outside enter; a finished run runs again.
+--
+-- ARGV  1 time, 2 number of requests, then five words a request (see push_argv)
+-- Returns  how many were new
+
+if not begin() then return lost_run() end
+local added = push_argv(3, tonumber(ARGV[2]))
+if added > 0 then reopen() end
+commit()
+return added

@@ -1,0 +1,105 @@
+-- claim: hand out requests whose hosts are allowed now.
+--
+-- ARGV  1 time, 2 node, 3 seq of this claim, 4 how many, 5 lease ms
+-- Returns  code (ok, replay, old), state, pending, ms until something is due (-1 = nothing in
+--          sight), stopping (0/1), then for each request: id, body, deliveries
+
+if not begin() then return lost_run() end
+local node, number, want, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+reap(100)
+
+local token = node .. ':' .. ARGV[3]
+local last, held = string.match(call('HGET', CLAIMS, node) or '0', '^(%d+)(.*)$')
+local out = {}
+
+local function hand_out(id, body)
+  out[#out + 1] = id
+  out[#out + 1] = body
+  out[#out + 1] = (tonumber(call('HGET', EXPIRED, id)) or 0) + 1
+end
+
+-- When the host is allowed again; nil when it is now, with how many may go at once.
+local function look_at(host)
+  local next_at = tonumber(call('HGET', NEXT, host)) or 0
+  if next_at > host_now then return next_at end
+  call('ZREMRANGEBYSCORE', SLOTS .. host, '-inf', host_now)
+  local free = concurrency - call('ZCARD', SLOTS .. host)
+  if free > 0 then return nil, delay > 0 and 1 or free end
+  call('SADD', WAITING .. host, RUN)
+  return tonumber(call('ZRANGE', SLOTS .. host, 0, 0, 'WITHSCORES')[2])
+end
+
+-- Leases up to `most` requests of a host, the best first.
+local function lease_from(host, most)
+  local popped = call('ZPOPMIN', QUEUE .. host, most)
+  local got = 0
+  for i = 1, #popped, 2 do
+    local id = popped[i]
+    local body = call('HGET', BODY, id)
+    if body then
+      got = got + 1
+      call('HSET', OWNER, id, token)
+      call('ZADD', DEADLINE, now + lease, id)
+      call('ZADD', SLOTS .. host, host_now + fetch_ms, RUN .. ' ' .. id .. ' ' .. token)
+      hand_out(id, body)
+    end
+  end
+  return got
+end
+
+local function take_from_ready_hosts()
+  local ids = {}
+  for _, host in ipairs(call('ZRANGEBYSCORE', READY, '-inf', host_now, 'LIMIT', 0, want + 20)) do
+    local wanted = want - #out / 3
+    if wanted <= 0 then break end
+    local allowed_at, free = look_at(host)
+    if allowed_at then
+      call('ZADD', READY, allowed_at, host)
+    else
+      local got = lease_from(host, math.min(wanted, free))
+      if delay > 0 and got > 0 then call('HSET', NEXT, host, int(host_now + delay)) end
+      if call('EXISTS', QUEUE .. host) == 0 then
+        call('ZREM', READY, host)
+      else
+        -- Back of the line, or when it is allowed again.
+        call('ZADD', READY, look_at(host) or host_now, host)
+      end
+    end
+  end
+  for i = 1, #out, 3 do ids[#ids + 1] = out[i] end
+  call('HSET', CLAIMS, node, ARGV[3] .. ' ' .. table.concat(ids, ' '))
+end
+
+local code = 'ok'
+if number < tonumber(last) then
+  code = 'old'
+elseif number == tonumber(last) then -- the answer was lost: again what that claim got and still holds
+  code = 'replay'
+  for id in string.gmatch(held, '%S+') do
+    local body = owns(id, token) and call('HGET', BODY, id)
+    if body then
+      call('ZADD', DEADLINE, now + lease, id)
+      hand_out(id, body)
+    end
+  end
+else
+  take_from_ready_hosts()
+end
+commit()
+
+local wait = -1
+if #out == 0 then
+  local function sooner(key, clock)
+    local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if first[2] then
+      local ms = math.max(0, tonumber(first[2]) - clock)
+      if wait < 0 or ms < wait then wait = ms end
+    end
+  end
+  sooner(READY, host_now)
+  sooner(DELAYED, now)
+  sooner(DEADLINE, now)
+end
+local answer = {code, state, call('HLEN', BODY), wait, call('HEXISTS', META, 'stopping')}
+for i = 1, #out do answer[#answer + 1] = out[i] end
+return answer

@@ -1,0 +1,88 @@
+-- fsck: repair, piece by piece, what a torn write or a rollback may have left. Changes nothing in a
+-- sound state, so it may run at any time beside the other transitions.
+--
+-- ARGV  1 time, 2 part (body, owner, deadline, delayed, ready, end), 3 cursor
+-- Returns  next part, next cursor, repairs made
+
+if not begin() then return lost_run() end
+local part, cursor = ARGV[2], ARGV[3]
+local fixed = 0
+
+local function fix()
+  fixed = fixed + 1
+end
+
+local function scan(command, key)
+  local answer = call(command, key, cursor, 'COUNT', 200)
+  cursor = answer[1]
+  return answer[2]
+end
+
+-- Every pending request stands in exactly one place: leased, delayed or queued.
+local function place(id, body)
+  if id == SEED or id == HOLD then return end
+  local host, priority = unpack_body(body)
+  local queued = call('ZSCORE', QUEUE .. host, id)
+  if call('HEXISTS', OWNER, id) == 1 then
+    if queued then call('ZREM', QUEUE .. host, id) fix() end
+    if not call('ZSCORE', DEADLINE, id) then call('ZADD', DEADLINE, now, id) fix() end
+    if call('ZREM', DELAYED, id) == 1 then fix() end
+  elseif call('ZSCORE', DELAYED, id) then
+    if queued then call('ZREM', QUEUE .. host, id) fix() end
+  elseif not queued then
+    enqueue(id, host, priority)
+    fix()
+  elseif call('ZADD', READY, 'NX', host_now, host) == 1 then
+    fix()
+  end
+end
+
+local function trim_queue(host)
+  local first = 0
+  while true do -- a queue is read in pages; what it holds beyond bodies is little
+    local ids = call('ZRANGE', QUEUE .. host, first, first + 199)
+    if #ids == 0 then break end
+    for _, id in ipairs(ids) do
+      if call('HEXISTS', BODY, id) == 0 then call('ZREM', QUEUE .. host, id) fix() else first = first + 1 end
+    end
+  end
+  if first == 0 and call('ZREM', READY, host) == 1 then fix() end
+end
+
+local following = {body = 'owner', owner = 'deadline', deadline = 'delayed', delayed = 'ready', ready = 'end'}
+if part == 'body' then
+  local page = scan('HSCAN', BODY)
+  for i = 1, #page, 2 do place(page[i], page[i + 1]) end
+elseif part == 'owner' then
+  local page = scan('HSCAN', OWNER)
+  for i = 1, #page, 2 do
+    if call('HEXISTS', BODY, page[i]) == 0 then
+      unlease(page[i])
+      fix()
+    elseif not call('ZSCORE', DEADLINE, page[i]) then
+      call('ZADD', DEADLINE, now, page[i])
+      fix()
+    end
+  end
+elseif part == 'deadline' then
+  local page = scan('ZSCAN', DEADLINE)
+  for i = 1, #page, 2 do
+    if call('HEXISTS', OWNER, page[i]) == 0 then call('ZREM', DEADLINE, page[i]) fix() end
+  end
+elseif part == 'delayed' then
+  local page = scan('ZSCAN', DELAYED)
+  for i = 1, #page, 2 do
+    if call('HEXISTS', BODY, page[i]) == 0 then call('ZREM', DELAYED, page[i]) fix() end
+  end
+elseif part == 'ready' then
+  local page = scan('ZSCAN', READY)
+  for i = 1, #page, 2 do trim_queue(page[i]) end
+end
+if cursor == '0' then part = following[part] end
+if part == 'end' and state == 'done' and call('HLEN', BODY) > 0 then
+  reopen()
+  fix()
+end
+if fixed > 0 then bump('repaired', fixed) end
+commit()
+return {part, cursor, fixed}

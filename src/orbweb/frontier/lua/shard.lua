@@ -1,0 +1,285 @@
+-- shard: the pieces that transitions are made of. Stands in front of each of them; no transition itself.
+--
+-- KEYS  1 shard tag, "{prefix:0}"
+--       2 run base, "{prefix:0}:run:job:run:epoch" (all but open and collect, which find it)
+-- ARGV  1 time in ms for tests that turn their own clock; '' in production: the server's clock
+--
+-- Every other key is one of these two with a suffix, so all of them lie in one slot. The names of a
+-- host's keys cannot come in KEYS: only the claim itself learns which hosts are ready.
+--
+-- Shard (shared by all jobs of a prefix)
+--   :clock      hash  wall, log              monotone clock of politeness
+--   :slots:HOST zset  run base + id + token -> latest end of that fetch (ms)
+--   :next       hash  host -> next allowed time (ms); only hosts with a delay
+--   :waiting:HOST set run bases that found the host full
+--   :current    hash  job:run -> epoch       which incarnation of a run is the living one
+--   :runs       zset  job:run:epoch -> when it may be collected (wall ms, inf = never)
+--   :garbage    set   run bases that nobody can reach any more
+-- Run
+--   :meta       hash  state, counters, configuration, the run's own clock (wall, log)
+--   :body       hash  id -> host \n priority \n retries \n payload     THE set of pending requests
+--   :queue:HOST zset  id by priority, then order of arrival            queued
+--   :ready      zset  host -> when to look at it (ms); exactly the hosts with a queue
+--   :delayed    zset  id -> when it returns to its queue               waiting for a retry
+--   :deadline   zset  id -> end of its lease, and :owner hash id -> fence token   leased
+--   :expired    hash  id -> deliveries that nobody answered
+--   :claims     hash  node -> seq of its last claim and the ids it got
+--   :nodes      zset  node -> last beat, and :beats hash node -> what it said of itself
+--   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n error
+--   :reasons    hash  reason -> how many requests ended or were dropped for it
+--   :seen       hash  buckets, count, and :seen:N sets of fingerprints (under the job when shared)
+
+local call = redis.call
+local SHARD = KEYS[1]
+local SEED, HOLD = '@seed', '@hold'
+local SHARD_STEP_MS = 1000
+local BUCKET_LOAD = 192 -- the fullest bucket holds about twice that; an int-set ends at 512
+local PRIORITY_STEP = 4294967296
+
+local RUN, META, BODY, QUEUE, READY, DELAYED, DEADLINE, OWNER
+local EXPIRED, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
+local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':waiting:'
+
+local wall, now, host_now -- server's clock; the run's clock; the shard's clock
+local state, seq, concurrency, delay, fetch_ms, max_retries, max_deliveries, seen_base
+local first_seq
+local reasons, counters = {}, {}
+local seen_buckets, seen_count, seen_low, seen_first_count
+
+local function use(base)
+  RUN = base
+  META, BODY, QUEUE, READY = base .. ':meta', base .. ':body', base .. ':queue:', base .. ':ready'
+  DELAYED, DEADLINE, OWNER = base .. ':delayed', base .. ':deadline', base .. ':owner'
+  EXPIRED, CLAIMS, NODES, BEATS = base .. ':expired', base .. ':claims', base .. ':nodes', base .. ':beats'
+  DEAD, WHY, REASONS = base .. ':dead', base .. ':why', base .. ':reasons'
+end
+
+local function int(number)
+  return string.format('%d', number)
+end
+
+local function read_wall()
+  if ARGV[1] ~= '' then
+    wall = tonumber(ARGV[1])
+  else
+    local time = call('TIME')
+    wall = time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+end
+
+-- Moves a clock by what passed since its last call: never back, and at most one step, so that an
+-- outage, NTP or a failover neither expires leases in a mass nor shortens a politeness gap.
+local function tick(key, last_wall, log, step)
+  local passed = wall - (tonumber(last_wall) or wall)
+  if passed < 0 then passed = 0 elseif passed > step then passed = step end
+  log = (tonumber(log) or 0) + passed
+  call('HSET', key, 'wall', int(wall), 'log', int(log))
+  return log
+end
+
+-- Reads the run and moves its clocks. Every transition calls it first; nil when the run is gone.
+local function begin()
+  read_wall()
+  local meta = call('HMGET', META, 'state', 'wall', 'log', 'step', 'seq', 'concurrency', 'delay',
+    'fetch', 'retries', 'deliveries', 'seen')
+  if not meta[1] then return nil end
+  state, seq, concurrency, delay = meta[1], tonumber(meta[5]), tonumber(meta[6]), tonumber(meta[7])
+  fetch_ms, max_retries, max_deliveries, seen_base = tonumber(meta[8]), tonumber(meta[9]), tonumber(meta[10]), meta[11]
+  first_seq = seq
+  now = tick(META, meta[2], meta[3], tonumber(meta[4]))
+  local shard = call('HMGET', SHARD .. ':clock', 'wall', 'log')
+  host_now = tick(SHARD .. ':clock', shard[1], shard[2], SHARD_STEP_MS)
+  return true
+end
+
+local function lost_run()
+  return redis.error_reply('RUNLOST ' .. tostring(RUN))
+end
+
+local function count(reason, n)
+  reasons[reason] = (reasons[reason] or 0) + (n or 1)
+end
+
+local function bump(counter, n)
+  counters[counter] = (counters[counter] or 0) + (n or 1)
+end
+
+-- Marks the run done when nothing is pending. The truth is the set of bodies, not a counter.
+local function finish()
+  if state == 'running' and call('HLEN', BODY) == 0 then
+    state = 'done'
+    call('HSET', META, 'state', 'done', 'finished', int(wall))
+  end
+end
+
+-- Writes what the transition counted, and ends the run if it is over. Every transition ends with it.
+local function commit()
+  if seq ~= first_seq then call('HSET', META, 'seq', int(seq)) end
+  for reason, n in pairs(reasons) do call('HINCRBY', REASONS, reason, n) end
+  for counter, n in pairs(counters) do call('HINCRBY', META, counter, n) end
+  if seen_buckets and seen_count ~= seen_first_count then call('HSET', seen_base, 'count', int(seen_count)) end
+  finish()
+end
+
+local function reopen()
+  if state == 'done' then
+    state = 'running'
+    call('HSET', META, 'state', 'running', 'finished', '0')
+  end
+end
+
+local function pack_body(host, priority, retries, payload)
+  return host .. '\n' .. int(priority) .. '\n' .. int(retries) .. '\n' .. payload
+end
+
+local function unpack_body(body)
+  local host, priority, retries, rest = string.match(body, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n()')
+  return host, tonumber(priority), tonumber(retries), string.sub(body, rest)
+end
+
+-- Seen requests: 64-bit numbers in int-sets, spread by linear hashing (W. Litwin, VLDB 1980), so that
+-- the set grows one bucket at a time and no call ever moves more than one bucket per new URL.
+local function seen_open()
+  if seen_buckets then return end
+  local v = call('HMGET', seen_base, 'buckets', 'count')
+  seen_buckets, seen_count = tonumber(v[1]) or 1, tonumber(v[2]) or 0
+  seen_first_count = seen_count
+  seen_low = 1
+  while seen_low * 2 <= seen_buckets do seen_low = seen_low * 2 end
+end
+
+local function spread(member) -- the last nine digits are as random as the fingerprint
+  return tonumber(string.sub(member, -9))
+end
+
+local function bucket_key(member)
+  local number = spread(member)
+  local bucket = number % (seen_low * 2)
+  if bucket >= seen_buckets then bucket = number % seen_low end
+  return seen_base .. ':' .. int(bucket)
+end
+
+local function is_seen(member)
+  seen_open()
+  return call('SISMEMBER', bucket_key(member), member) == 1
+end
+
+-- Splits one bucket. The new one is filled before it is announced and the old one emptied after, so
+-- a torn write leaves a superfluous copy, never a gap.
+local function split_bucket()
+  local from, into = seen_buckets - seen_low, seen_buckets
+  local moved = {}
+  for _, member in ipairs(call('SMEMBERS', seen_base .. ':' .. int(from))) do
+    if spread(member) % (seen_low * 2) == into then moved[#moved + 1] = member end
+  end
+  local function each_thousand(command, key)
+    for i = 1, #moved, 1000 do
+      call(command, key, unpack(moved, i, math.min(i + 999, #moved)))
+    end
+  end
+  each_thousand('SADD', seen_base .. ':' .. int(into))
+  seen_buckets = seen_buckets + 1
+  call('HSET', seen_base, 'buckets', int(seen_buckets))
+  each_thousand('SREM', seen_base .. ':' .. int(from))
+  if seen_buckets == seen_low * 2 then seen_low = seen_buckets end
+end
+
+local function remember(member)
+  seen_open()
+  if call('SADD', bucket_key(member), member) == 0 then return end
+  seen_count = seen_count + 1
+  if seen_count > seen_buckets * BUCKET_LOAD then split_bucket() end
+end
+
+local function enqueue(id, host, priority)
+  seq = seq + 1
+  call('ZADD', QUEUE .. host, priority * PRIORITY_STEP + seq, id)
+  call('ZADD', READY, 'NX', host_now, host)
+end
+
+-- Deduplicates and enqueues: 1 when the request is new. 'seen' is written last: a torn write may
+-- repeat a URL, never forget one.
+local function push(id, host, priority, member, payload)
+  if (member ~= '' and is_seen(member)) or call('HEXISTS', BODY, id) == 1 then
+    count('duplicate_request')
+    return 0
+  end
+  call('HSET', BODY, id, pack_body(host, priority, 0, payload))
+  enqueue(id, host, priority)
+  if member ~= '' then remember(member) end
+  return 1
+end
+
+-- Pushes the requests that stand in ARGV from `first`, five words each: id, host, priority,
+-- fingerprint ('' = not deduplicated), payload. Returns how many were new.
+local function push_argv(first, how_many)
+  local added = 0
+  for i = first, first + (how_many - 1) * 5, 5 do
+    added = added + push(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4])
+  end
+  return added
+end
+
+local function owns(id, token)
+  return call('HGET', OWNER, id) == token
+end
+
+-- Gives a politeness slot back and tells the runs that wait for the host when it is allowed again.
+local function free_slot(id, token, host)
+  if call('ZREM', SLOTS .. host, RUN .. ' ' .. id .. ' ' .. token) == 0 then return end
+  local at = host_now
+  if delay > 0 then
+    at = math.max(host_now + delay, tonumber(call('HGET', NEXT, host)) or 0)
+    call('HSET', NEXT, host, int(at))
+  end
+  local runs = call('SMEMBERS', WAITING .. host)
+  for _, run in ipairs(runs) do call('ZADD', run .. ':ready', 'XX', at, host) end
+  if #runs > 0 then call('DEL', WAITING .. host) end
+end
+
+local function unlease(id)
+  call('HDEL', OWNER, id)
+  call('ZREM', DEADLINE, id)
+end
+
+-- Keeps a request as a dead letter. It leaves the pending ones only after that.
+local function bury(id, body, retries, reason, text)
+  call('HSET', WHY, id, reason .. '\n' .. int(retries) .. '\n' .. int(wall) .. '\n' .. text)
+  call('HSET', DEAD, id, body)
+  count(reason)
+end
+
+local function forget(id)
+  call('HDEL', BODY, id)
+  call('HDEL', EXPIRED, id)
+end
+
+-- Returns what is due: leases that ran out, and retries whose time has come. At most `limit` of each.
+local function reap(limit)
+  for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINE, '-inf', now, 'LIMIT', 0, limit)) do
+    local body, token = call('HGET', BODY, id), call('HGET', OWNER, id)
+    unlease(id)
+    bump('reaped')
+    if body and id ~= SEED then
+      local host, priority, retries = unpack_body(body)
+      -- With a delay the slot stays in quarantine until the fetch must have ended: the node that
+      -- lost the lease may be slow, not dead.
+      if delay == 0 and token then free_slot(id, token, host) end
+      local deliveries = call('HINCRBY', EXPIRED, id, 1)
+      if deliveries >= max_deliveries then
+        bury(id, body, retries, 'poison', 'handed out ' .. int(deliveries) .. ' times, never answered')
+        forget(id)
+      else
+        enqueue(id, host, priority)
+      end
+    end
+  end
+  for _, id in ipairs(call('ZRANGEBYSCORE', DELAYED, '-inf', now, 'LIMIT', 0, limit)) do
+    local body = call('HGET', BODY, id)
+    if body then
+      local host, priority = unpack_body(body)
+      enqueue(id, host, priority)
+    end
+    call('ZREM', DELAYED, id)
+  end
+end

@@ -1,0 +1,592 @@
+"""The frontier in one process: `AirSpider` runs on it, and the Lua is tested against it."""
+
+from __future__ import annotations
+
+import heapq
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from orbweb.errors import RunLost
+from orbweb.frontier.base import (
+    HOLD_ID,
+    SEED_ID,
+    Ack,
+    Claim,
+    Held,
+    Lease,
+    Nack,
+    NackResult,
+    NewRequest,
+    Opened,
+    RunConfig,
+    RunState,
+    SeedCode,
+    SeedReply,
+    Status,
+    clock_step_ms,
+)
+from orbweb.model.reasons import Reason
+
+SHARD_STEP_MS = 1000
+NO_LIMIT = 1_000_000
+
+
+class Place(Enum):
+    """Where a pending request stands."""
+
+    IDLE = "idle"  # pseudo-requests that nobody holds
+    QUEUED = "queued"
+    LEASED = "leased"
+    DELAYED = "delayed"
+
+
+class Clock:
+    """A clock that never goes back and moves at most `step` ms a look. See `tick` in `shard.lua`."""
+
+    def __init__(self) -> None:
+        self.wall: int | None = None
+        self.log = 0
+
+    def tick(self, wall: int, step: int) -> int:
+        passed = wall - (wall if self.wall is None else self.wall)
+        self.wall = wall
+        self.log += max(0, min(passed, step))
+        return self.log
+
+
+class TimedSet:
+    """Names with a time each, read in the order of time, then name (a sorted set)."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.at
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def set(self, name: str, at: int) -> None:
+        if self.at.get(name) != at:
+            self.at[name] = at
+            heapq.heappush(self._heap, (at, name))
+
+    def drop(self, name: str) -> bool:
+        return self.at.pop(name, None) is not None
+
+    def _settle(self) -> None:
+        while self._heap and self.at.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+
+    def first(self) -> int | None:
+        """The earliest time."""
+        self._settle()
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: int, limit: int) -> list[str]:
+        """Up to `limit` names whose time has come, the earliest first. They stay in the set."""
+        found: list[tuple[int, str]] = []
+        seen: set[tuple[int, str]] = set()
+        while len(found) < limit:
+            self._settle()
+            if not self._heap or self._heap[0][0] > now:
+                break
+            entry = heapq.heappop(self._heap)
+            if entry not in seen:
+                seen.add(entry)
+                found.append(entry)
+        for entry in found:
+            heapq.heappush(self._heap, entry)
+        return [name for _, name in found]
+
+
+@dataclass(slots=True)
+class Task:
+    """A pending request."""
+
+    host: str
+    priority: int
+    payload: Any
+    retries: int = 0
+    place: Place = Place.QUEUED
+    order: int = 0
+    token: str = ""
+
+
+@dataclass(slots=True)
+class Buried:
+    """A dead letter."""
+
+    task: Task
+    reason: str
+    error: str
+    tries: int
+    at_ms: int
+
+
+class Run:
+    """One incarnation of a run."""
+
+    def __init__(self, base: str, wall: int) -> None:
+        self.base = base
+        self.state = RunState.RUNNING
+        self.clock = Clock()
+        self.config = RunConfig()
+        self.tasks: dict[str, Task] = {
+            SEED_ID: Task(SEED_ID, 0, None, place=Place.IDLE)
+        }
+        self.queues: dict[str, list[tuple[int, int, str]]] = {}
+        self.ready = TimedSet()
+        self.delayed = TimedSet()
+        self.deadline = TimedSet()
+        self.expired: dict[str, int] = {}
+        self.claims: dict[str, tuple[int, list[str]]] = {}
+        self.nodes = TimedSet()
+        self.beats: dict[str, bytes] = {}
+        self.dead: dict[str, Buried] = {}
+        self.reasons: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter()
+        self.seen: set[int] = set()
+        self.seq = 0
+        self.cursor = 0
+        self.stopping = False
+        self.started = wall
+        self.finished = 0
+
+    @property
+    def delay(self) -> int:
+        return self.config.host_delay_ms
+
+    @property
+    def concurrency(self) -> int:
+        return self.config.host_concurrency or NO_LIMIT
+
+
+@dataclass(slots=True)
+class MemoryShard:
+    """What all runs of one process share: the hosts' politeness, and which runs there are.
+
+    `now_ms` is the server's clock.
+    """
+
+    now_ms: Callable[[], int]
+    clock: Clock = field(default_factory=Clock)
+    slots: dict[str, dict[str, int]] = field(default_factory=dict)
+    next_allowed: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, set[str]] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    """By base."""
+    current: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(job, run) to epoch."""
+    job_seen: dict[str, set[int]] = field(default_factory=dict)
+
+
+class MemoryFrontier:
+    """See `Frontier` and `RunControl`. Never suspends, so each call is one step for asyncio as well."""
+
+    def __init__(self, shard: MemoryShard, job: str = "job", run: str = "") -> None:
+        self.shard = shard
+        self.job = job
+        self.run_id = run
+        self._base = ""
+        self._now = 0
+        self._host_now = 0
+        self._wall = 0
+
+    # -- the run and its clocks
+
+    def _begin(self) -> Run:
+        run = self.shard.runs.get(self._base)
+        if run is None:
+            raise RunLost(f"run {self.job}/{self.run_id or 'default'} is not in the frontier any more")
+        self._wall = self.shard.now_ms()
+        self._now = run.clock.tick(self._wall, clock_step_ms(run.config))
+        self._host_now = self.shard.clock.tick(self._wall, SHARD_STEP_MS)
+        return run
+
+    def _finish(self, run: Run) -> None:
+        if run.state is RunState.RUNNING and not run.tasks:
+            run.state = RunState.DONE
+            run.finished = self._wall
+
+    def _reopen(self, run: Run) -> None:
+        if run.state is RunState.DONE:
+            run.state = RunState.RUNNING
+            run.finished = 0
+
+    async def open(self, config: RunConfig) -> Opened:
+        wall = self.shard.now_ms()
+        name = (self.job, self.run_id)
+        epoch = self.shard.current.get(name, "")
+        found = self.shard.runs.get(self._base_of(epoch))
+        if found and found.state is RunState.DONE and wall - found.finished > config.finished_ttl_ms:
+            del self.shard.runs[found.base]
+            found = None
+        state = found.state if found else RunState.NEW
+        if found is None:
+            epoch = uuid.uuid4().hex[:12]
+            found = Run(self._base_of(epoch), wall)
+            self.shard.runs[found.base] = found
+        found.config = config
+        if config.dedup_scope == "spider":
+            found.seen = self.shard.job_seen.setdefault(self.job, set())
+        found.stopping = False
+        self.shard.current[name] = epoch
+        self._base = found.base
+        self._begin()
+        if config.keep_alive:
+            found.tasks[HOLD_ID] = Task(HOLD_ID, 0, None, place=Place.IDLE)
+            self._reopen(found)
+        return Opened(state, epoch, self._status(found))
+
+    def _base_of(self, epoch: str) -> str:
+        return f"{self.job}:{self.run_id}:{epoch}"
+
+    # -- pieces of the transitions
+
+    def _enqueue(self, run: Run, id: str, task: Task) -> None:
+        run.seq += 1
+        task.place, task.order, task.token = Place.QUEUED, run.seq, ""
+        heapq.heappush(run.queues.setdefault(task.host, []), (task.priority, run.seq, id))
+        if task.host not in run.ready:
+            run.ready.set(task.host, self._host_now)
+
+    def _push(self, run: Run, request: NewRequest) -> bool:
+        id, host, priority, fingerprint, payload = request
+        if (fingerprint is not None and fingerprint in run.seen) or id in run.tasks:
+            run.reasons[Reason.DUPLICATE_REQUEST] += 1
+            return False
+        task = Task(host, priority, payload)
+        run.tasks[id] = task
+        self._enqueue(run, id, task)
+        if fingerprint is not None:
+            run.seen.add(fingerprint)
+        return True
+
+    def _owned(self, run: Run, id: str, token: str) -> Task | None:
+        task = run.tasks.get(id)
+        return task if task and task.place is Place.LEASED and task.token == token else None
+
+    def _unlease(self, run: Run, id: str, task: Task) -> None:
+        task.place, task.token = Place.IDLE, ""
+        run.deadline.drop(id)
+
+    def _free_slot(self, run: Run, id: str, token: str, host: str) -> None:
+        slots = self.shard.slots.get(host, {})
+        if slots.pop(f"{run.base} {id} {token}", None) is None:
+            return
+        if not slots:
+            del self.shard.slots[host]
+        at = self._host_now
+        if run.delay > 0:
+            at = max(at + run.delay, self.shard.next_allowed.get(host, 0))
+            self.shard.next_allowed[host] = at
+        for base in self.shard.waiting.pop(host, ()):
+            waiter = self.shard.runs.get(base)
+            if waiter and host in waiter.ready:
+                waiter.ready.set(host, at)
+
+    def _bury(self, run: Run, id: str, task: Task, reason: str, error: str) -> None:
+        run.dead[id] = Buried(task, str(reason), error, task.retries, self._wall)
+        run.reasons[str(reason)] += 1
+
+    def _forget(self, run: Run, id: str) -> None:
+        run.tasks.pop(id, None)
+        run.expired.pop(id, None)
+
+    def _reap(self, run: Run, limit: int = 100) -> None:
+        for id in run.deadline.due(self._now, limit):
+            task, token = run.tasks[id], run.tasks[id].token
+            self._unlease(run, id, task)
+            run.counters["reaped"] += 1
+            if id == SEED_ID:
+                continue
+            if run.delay == 0:
+                self._free_slot(run, id, token, task.host)
+            deliveries = run.expired[id] = run.expired.get(id, 0) + 1
+            if deliveries >= run.config.max_deliveries:
+                text = f"handed out {deliveries} times, never answered"
+                self._bury(run, id, task, Reason.POISON, text)
+                self._forget(run, id)
+            else:
+                self._enqueue(run, id, task)
+        for id in run.delayed.due(self._now, limit):
+            run.delayed.drop(id)
+            self._enqueue(run, id, run.tasks[id])
+
+    # -- claim
+
+    def _look_at(self, run: Run, host: str) -> tuple[int | None, int]:
+        """When the host is allowed again, or None and how many fetches may start now."""
+        next_at = self.shard.next_allowed.get(host, 0)
+        if next_at > self._host_now:
+            return next_at, 0
+        slots = self.shard.slots.get(host, {})
+        for member in [m for m, end in slots.items() if end <= self._host_now]:
+            del slots[member]
+        free = run.concurrency - len(slots)
+        if free > 0:
+            return None, 1 if run.delay > 0 else free
+        self.shard.waiting.setdefault(host, set()).add(run.base)
+        return min(slots.values()), 0
+
+    def _lease_from(self, run: Run, host: str, most: int, token: str, lease_ms: int) -> Iterator[str]:
+        queue = run.queues[host]
+        for _ in range(min(most, len(queue))):
+            _, _, id = heapq.heappop(queue)
+            task = run.tasks[id]
+            task.place, task.token = Place.LEASED, token
+            run.deadline.set(id, self._now + lease_ms)
+            slots = self.shard.slots.setdefault(host, {})
+            slots[f"{run.base} {id} {token}"] = self._host_now + run.config.fetch_timeout_ms
+            yield id
+
+    def _take(self, run: Run, want: int, token: str, lease_ms: int) -> list[str]:
+        taken: list[str] = []
+        for host in run.ready.due(self._host_now, want + 20):
+            wanted = want - len(taken)
+            if wanted <= 0:
+                break
+            allowed_at, free = self._look_at(run, host)
+            if allowed_at is None:
+                taken += self._lease_from(run, host, min(wanted, free), token, lease_ms)
+                if run.delay > 0:
+                    self.shard.next_allowed[host] = self._host_now + run.delay
+                if not run.queues[host]:
+                    del run.queues[host]
+                    run.ready.drop(host)
+                    continue
+                allowed_at = self._look_at(run, host)[0]
+            run.ready.set(host, self._host_now if allowed_at is None else allowed_at)
+        return taken
+
+    async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
+        run = self._begin()
+        self._reap(run)
+        token = f"{node}:{seq}"
+        last, held = run.claims.get(node, (0, []))
+        ids: list[str] = []
+        if seq == last:
+            ids = [id for id in held if self._owned(run, id, token)]
+            for id in ids:
+                run.deadline.set(id, self._now + lease_ms)
+        elif seq > last:
+            ids = self._take(run, want, token, lease_ms)
+            run.claims[node] = (seq, list(ids))
+        self._finish(run)
+        leases = tuple(self._lease(run, id, token) for id in ids)
+        wait = -1 if leases else self._wait_ms(run)
+        return Claim(leases, run.state, len(run.tasks), wait, run.stopping)
+
+    def _lease(self, run: Run, id: str, token: str) -> Lease:
+        task = run.tasks[id]
+        deliveries = run.expired.get(id, 0) + 1
+        return Lease(id, token, task.host, task.priority, task.retries, deliveries, task.payload)
+
+    def _wait_ms(self, run: Run) -> int:
+        pairs = (
+            (run.ready.first(), self._host_now),
+            (run.delayed.first(), self._now),
+            (run.deadline.first(), self._now),
+        )
+        return min((max(0, at - clock) for at, clock in pairs if at is not None), default=-1)
+
+    # -- what a holder of leases does
+
+    async def renew(
+        self, node: str, lease_ms: int, held: Sequence[Held], beat: bytes = b""
+    ) -> tuple[list[Held], bool]:
+        run = self._begin()
+        lost = []
+        for id, token in held:
+            if self._owned(run, id, token):
+                run.deadline.set(id, self._now + lease_ms)
+            else:
+                lost.append(Held(id, token))
+        run.nodes.set(node, self._now)
+        if beat:
+            run.beats[node] = beat
+        for silent in run.nodes.due(self._now - 20 * lease_ms, 20):
+            run.nodes.drop(silent)
+            run.beats.pop(silent, None)
+            run.claims.pop(silent, None)
+        return lost, run.stopping
+
+    async def fetched(self, held: Sequence[Held]) -> None:
+        run = self._begin()
+        for id, token in held:
+            task = self._owned(run, id, token)
+            if task:
+                self._free_slot(run, id, token, task.host)
+
+    async def ack(self, acks: Sequence[Ack]) -> list[bool]:
+        run = self._begin()
+        answer = []
+        for ack in acks:
+            task = self._owned(run, ack.id, ack.token)
+            answer.append(task is not None)
+            if task is None:
+                run.counters["fenced"] += 1
+                continue
+            for child in ack.children:
+                self._push(run, child)
+            self._forget(run, ack.id)
+            self._unlease(run, ack.id, task)
+            if ack.error:
+                self._bury(run, ack.id, task, ack.reason, ack.error)
+            else:
+                run.reasons[str(ack.reason)] += 1
+            self._free_slot(run, ack.id, ack.token, task.host)
+            run.counters["items"] += ack.items
+        self._finish(run)
+        return answer
+
+    async def emit(self, id: str, token: str, children: Sequence[NewRequest]) -> bool:
+        run = self._begin()
+        if not self._owned(run, id, token):
+            return False
+        for child in children:
+            self._push(run, child)
+        return True
+
+    async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
+        run = self._begin()
+        answer = [self._give_back(run, nack) for nack in nacks]
+        self._finish(run)
+        return answer
+
+    def _give_back(self, run: Run, nack: Nack) -> NackResult:
+        task = self._owned(run, nack.id, nack.token)
+        if task is None:
+            run.counters["fenced"] += 1
+            return NackResult.LOST
+        if nack.payload is not None:
+            task.payload = nack.payload
+        counted = nack.counted or nack.fatal
+        if counted:
+            task.retries += 1
+            run.expired.pop(nack.id, None)
+        self._unlease(run, nack.id, task)
+        if nack.fatal or task.retries > run.config.max_retries:
+            self._bury(run, nack.id, task, nack.reason, nack.error)
+            self._forget(run, nack.id)
+            result = NackResult.DEAD
+        else:
+            run.counters["retried"] += counted
+            if nack.backoff_ms > 0:
+                task.place = Place.DELAYED
+                run.delayed.set(nack.id, self._now + nack.backoff_ms)
+            else:
+                self._enqueue(run, nack.id, task)
+            result = NackResult.REQUEUED
+        self._free_slot(run, nack.id, nack.token, task.host)
+        return result
+
+    async def recover(self) -> int:
+        self._begin()
+        return 0
+
+    # -- seeding and control
+
+    async def seed_claim(self, node: str, seq: int, lease_ms: int) -> SeedReply:
+        run = self._begin()
+        self._reap(run)
+        self._finish(run)
+        token = f"{node}:{seq}"
+        seed = run.tasks.get(SEED_ID)
+        if seed is None:
+            return SeedReply(SeedCode.DONE, run.cursor)
+        if seed.place is Place.LEASED and seed.token != token:
+            return SeedReply(SeedCode.BUSY, run.cursor)
+        seed.place, seed.token = Place.LEASED, token
+        run.deadline.set(SEED_ID, self._now + lease_ms)
+        return SeedReply(SeedCode.OK, run.cursor, token)
+
+    async def seed_push(
+        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+    ) -> SeedReply:
+        run = self._begin()
+        seed = self._owned(run, SEED_ID, token)
+        if seed is None:
+            return SeedReply(SeedCode.STALE, run.cursor)
+        if batch != run.cursor + 1:
+            code = SeedCode.DUPLICATE if batch <= run.cursor else SeedCode.GAP
+            return SeedReply(code, run.cursor)
+        added = sum(self._push(run, request) for request in requests)
+        run.cursor = batch
+        if final:
+            self._forget(run, SEED_ID)
+            self._unlease(run, SEED_ID, seed)
+        self._finish(run)
+        return SeedReply(SeedCode.OK, batch, "", added)
+
+    async def add(self, requests: Sequence[NewRequest]) -> int:
+        run = self._begin()
+        added = sum(self._push(run, request) for request in requests)
+        if added:
+            self._reopen(run)
+        self._finish(run)
+        return added
+
+    async def redrive(self, ids: Sequence[str], *, drop: bool = False) -> int:
+        """Let dead letters return to their queues, or drop them; returns how many were found."""
+        run = self._begin()
+        found = 0
+        for id in ids:
+            buried = run.dead.pop(id, None)
+            if buried is None:
+                continue
+            found += 1
+            if not drop and id not in run.tasks:
+                task = Task(buried.task.host, buried.task.priority, buried.task.payload)
+                run.tasks[id] = task
+                self._enqueue(run, id, task)
+                self._reopen(run)
+        self._finish(run)
+        return found
+
+    async def stop(self) -> None:
+        run = self._begin()
+        run.stopping = True
+        self._forget(run, HOLD_ID)
+        self._finish(run)
+
+    async def status(self) -> Status:
+        run = self.shard.runs.get(self._base)
+        if run is None:
+            raise RunLost(f"run {self.job}/{self.run_id or 'default'} is not in the frontier any more")
+        return self._status(run)
+
+    def _status(self, run: Run) -> Status:
+        count = run.counters
+        idle = sum(task.place is Place.IDLE for task in (run.tasks.get(SEED_ID), run.tasks.get(HOLD_ID)) if task)
+        seed = run.tasks.get(SEED_ID)
+        return Status(
+            state=run.state,
+            pending=len(run.tasks),
+            queued=len(run.tasks) - len(run.deadline) - len(run.delayed) - idle,
+            leased=len(run.deadline) - (seed is not None and seed.place is Place.LEASED),
+            delayed=len(run.delayed),
+            dead=len(run.dead),
+            hosts=len(run.ready),
+            items=count["items"],
+            retried=count["retried"],
+            reaped=count["reaped"],
+            fenced=count["fenced"],
+            repaired=0,
+            seeds=run.cursor,
+            seeding=seed is not None,
+            hold=HOLD_ID in run.tasks,
+            stopping=run.stopping,
+            started_at_ms=run.started,
+            finished_at_ms=run.finished,
+            reasons=dict(run.reasons),
+        )
+
+    async def settled(self) -> bool:
+        return (await self.status()).state is RunState.DONE
