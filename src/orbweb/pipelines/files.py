@@ -1,0 +1,82 @@
+"""Appending to a file that several processes share, so that a crash leaves no half row behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+
+from orbweb.errors import ItemError
+
+CHUNK_BYTES = 1 << 16
+
+
+def table_path(directory: Path, table: str, suffix: str) -> Path:
+    """The file of a table. Raises `ItemError` for a name that would not stay in `directory`."""
+    if not re.fullmatch(r"\w[\w .@+-]*", table) or len(table.encode()) > 200:
+        raise ItemError(f"table name {table!r} cannot be a file name")
+    return directory / f"{table}{suffix}"
+
+
+@contextmanager
+def locked(path: Path, *, create: bool = True) -> Iterator[FileIO]:
+    """Open `path` for reading and appending, alone among the processes that use this function.
+
+    The file is the one that has this name now, even if another process replaced it while this one
+    waited for the lock. With `create` a missing file is made, with its folder.
+    """
+    if create:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        with FileIO(path, "a+" if create else "r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_current(path, file):
+                yield file
+                return
+
+
+def append(path: Path, file: FileIO, block: bytes) -> None:
+    """Append `block` and make it durable. On an error the file is cut back to what it was."""
+    start = os.fstat(file.fileno()).st_size
+    try:
+        rest = memoryview(block)
+        while rest:
+            rest = rest[file.write(rest) or 0 :]
+        os.fsync(file.fileno())
+    except OSError:
+        file.truncate(start)
+        raise
+    if start == 0:
+        sync_directory(path.parent)
+
+
+def last_line_start(file: FileIO) -> int:
+    """Offset after the last line feed; equal to the size when the file ends with one."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - CHUNK_BYTES)
+        found = os.pread(file.fileno(), end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_current(path: Path, file: FileIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
