@@ -147,7 +147,7 @@ class Run:
         self.expired: dict[str, int] = {}
         self.claims: dict[str, tuple[int, list[str]]] = {}
         self.nodes = TimedSet()
-        self.beats: dict[str, bytes] = {}
+        self.beats: dict[str, tuple[int, bytes]] = {}
         self.dead: dict[str, Buried] = {}
         self.reasons: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
@@ -409,8 +409,7 @@ class MemoryFrontier:
             else:
                 lost.append(Held(id, token))
         run.nodes.set(node, self._now)
-        if beat:
-            run.beats[node] = beat
+        run.beats[node] = (self._wall, beat)
         for silent in run.nodes.due(self._now - 20 * lease_ms, 20):
             run.nodes.drop(silent)
             run.beats.pop(silent, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from redis.asyncio import Redis
@@ -111,9 +111,19 @@ class ValkeyFrontier:
     """
 
     def __init__(
-        self, client: Redis, *, prefix: str, job: str, run: str = "", shard: int = 0, now: int | None = None
+        self,
+        client: Redis,
+        *,
+        prefix: str,
+        job: str,
+        run: str = "",
+        shard: int = 0,
+        now: int | None = None,
+        revive: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`revive` starts the server again if it is ours to start; `recover` calls it first."""
         self.caller = ScriptCaller(client, now)
+        self._revive = revive
         self.shard = ShardKeys(prefix, shard)
         self.job = job
         self.run_id = run
@@ -198,6 +208,8 @@ class ValkeyFrontier:
         return [NACK_RESULTS[code] for code in await self._call("nack", *words)]
 
     async def recover(self) -> int:
+        if self._revive:
+            await self._revive()
         server = await self._server_id()
         if server == self._server:
             return 0

@@ -24,7 +24,7 @@
 --   :deadline   zset  id -> end of its lease, and :owner hash id -> fence token   leased
 --   :expired    hash  id -> deliveries that nobody answered
 --   :claims     hash  node -> seq of its last claim and the ids it got
---   :nodes      zset  node -> last beat, and :beats hash node -> what it said of itself
+--   :nodes      zset  node -> last beat (run's clock), :beats hash node -> wall ms \n what it said
 --   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n error
 --   :reasons    hash  reason -> how many requests ended or were dropped for it
 --   :seen       hash  buckets, count, and :seen:N sets of fingerprints (under the job when shared)
