@@ -205,7 +205,7 @@ class Status:
     started_at_ms: int = 0
     finished_at_ms: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    """How many requests ended or were dropped for each reason; `done` is the number of good pages."""
+    """How many requests ended or were dropped for each reason; `done` counts the good pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ class Frontier(Protocol):
         """
 
     async def fetched(self, held: Sequence[Held]) -> None:
-        """Give the hosts' politeness slots back, because the bodies have arrived; keep the leases."""
+        """Give the hosts' politeness slots back, as the bodies have arrived; keep the leases."""
 
     async def ack(self, acks: Sequence[Ack]) -> list[bool]:
         """Finish requests that are still held; children enter in the same step.
@@ -262,7 +262,7 @@ class Frontier(Protocol):
         """Let children of a very long page enter before its ack; False when the lease was lost."""
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
-        """Give requests back: delayed by their backoff, or a dead letter when retries are used up."""
+        """Give requests back: delayed by their backoff, or dead when their retries are used up."""
 
     async def recover(self) -> int:
         """After an outage: repair what a torn write may have left; returns the repairs made.
@@ -278,7 +278,7 @@ class RunControl(Protocol):
         """Make the run or join it. A new run has its seeding pending, so it cannot end early."""
 
     async def seed_claim(self, node: str, seq: int, lease_ms: int) -> SeedReply:
-        """Take over the seeding if nobody holds it. The lease is renewed like any other (`SEED_ID`)."""
+        """Take over the seeding if nobody holds it; its lease is renewed as that of `SEED_ID`."""
 
     async def seed_push(
         self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
@@ -295,4 +295,4 @@ class RunControl(Protocol):
         """Exact counts at one instant. Changes nothing."""
 
     async def settled(self) -> bool:
-        """Make the state durable as far as the server can, and say whether the run is still done."""
+        """Make the state as durable as the server can, and say whether the run is still done."""

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 
 
 def clean(name: str) -> str:
-    """A job or run name as it stands in keys: no colon, brace or blank, so that names cannot collide."""
+    """A job or run name as it stands in keys: no colon, brace or blank, so none can collide."""
     return quote(name, safe="-_.~@")
 
 
@@ -75,7 +75,8 @@ class RunKeys:
 
 
 RUN_KEYS = frozenset(
-    "meta body ready delayed deadline owner expired claims nodes beats dead why reasons seen".split()
+    ("meta", "body", "ready", "delayed", "deadline", "owner", "expired", "claims")
+    + ("nodes", "beats", "dead", "why", "reasons", "seen")
 )
 
 

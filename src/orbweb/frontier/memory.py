@@ -45,7 +45,7 @@ class Place(Enum):
 
 
 class Clock:
-    """A clock that never goes back and moves at most `step` ms a look. See `tick` in `shard.lua`."""
+    """A clock that never goes back and moves at most `step` ms a look (`tick` in `shard.lua`)."""
 
     def __init__(self) -> None:
         self.wall: int | None = None
@@ -137,9 +137,7 @@ class Run:
         self.state = RunState.RUNNING
         self.clock = Clock()
         self.config = RunConfig()
-        self.tasks: dict[str, Task] = {
-            SEED_ID: Task(SEED_ID, 0, None, place=Place.IDLE)
-        }
+        self.tasks: dict[str, Task] = {SEED_ID: Task(SEED_ID, 0, None, place=Place.IDLE)}
         self.queues: dict[str, list[tuple[int, int, str]]] = {}
         self.ready = TimedSet()
         self.delayed = TimedSet()
@@ -187,7 +185,7 @@ class MemoryShard:
 
 
 class MemoryFrontier:
-    """See `Frontier` and `RunControl`. Never suspends, so each call is one step for asyncio as well."""
+    """See `Frontier` and `RunControl`. Never suspends: each call is one step for asyncio too."""
 
     def __init__(self, shard: MemoryShard, job: str = "job", run: str = "") -> None:
         self.shard = shard
@@ -203,7 +201,9 @@ class MemoryFrontier:
     def _begin(self) -> Run:
         run = self.shard.runs.get(self._base)
         if run is None:
-            raise RunLost(f"run {self.job}/{self.run_id or 'default'} is not in the frontier any more")
+            raise RunLost(
+                f"run {self.job}/{self.run_id or 'default'} is not in the frontier any more"
+            )
         self._wall = self.shard.now_ms()
         self._now = run.clock.tick(self._wall, clock_step_ms(run.config))
         self._host_now = self.shard.clock.tick(self._wall, SHARD_STEP_MS)
@@ -224,7 +224,11 @@ class MemoryFrontier:
         name = (self.job, self.run_id)
         epoch = self.shard.current.get(name, "")
         found = self.shard.runs.get(self._base_of(epoch))
-        if found and found.state is RunState.DONE and wall - found.finished > config.finished_ttl_ms:
+        if (
+            found
+            and found.state is RunState.DONE
+            and wall - found.finished > config.finished_ttl_ms
+        ):
             del self.shard.runs[found.base]
             found = None
         state = found.state if found else RunState.NEW
@@ -335,7 +339,9 @@ class MemoryFrontier:
         self.shard.waiting.setdefault(host, set()).add(run.base)
         return min(slots.values()), 0
 
-    def _lease_from(self, run: Run, host: str, most: int, token: str, lease_ms: int) -> Iterator[str]:
+    def _lease_from(
+        self, run: Run, host: str, most: int, token: str, lease_ms: int
+    ) -> Iterator[str]:
         queue = run.queues[host]
         for _ in range(min(most, len(queue))):
             _, _, id = heapq.heappop(queue)
@@ -558,12 +564,18 @@ class MemoryFrontier:
     async def status(self) -> Status:
         run = self.shard.runs.get(self._base)
         if run is None:
-            raise RunLost(f"run {self.job}/{self.run_id or 'default'} is not in the frontier any more")
+            raise RunLost(
+                f"run {self.job}/{self.run_id or 'default'} is not in the frontier any more"
+            )
         return self._status(run)
 
     def _status(self, run: Run) -> Status:
         count = run.counters
-        idle = sum(task.place is Place.IDLE for task in (run.tasks.get(SEED_ID), run.tasks.get(HOLD_ID)) if task)
+        idle = sum(
+            task.place is Place.IDLE
+            for task in (run.tasks.get(SEED_ID), run.tasks.get(HOLD_ID))
+            if task
+        )
         seed = run.tasks.get(SEED_ID)
         return Status(
             state=run.state,

@@ -45,7 +45,7 @@ def lua_text(name: str) -> str:
 
 
 def assemble(name: str, shard: str, transition: str) -> Script:
-    """Put the shared pieces in front of a transition, with the flags that the server needs to know."""
+    """Put the shared pieces in front of a transition, with the flags that the server reads."""
     flags = TRANSITIONS[name]
     first = f"#!lua flags={flags}\n" if flags else "#!lua\n"
     source = f"{first}{shard}\nif KEYS[2] then use(KEYS[2]) end\n{transition}".encode()

@@ -41,10 +41,17 @@ from orbweb.frontier.scripts import Script, script
 Word = bytes | str | int
 
 PRIORITY_LIMIT = 2**19
-"""Priorities lie between minus and plus this, so that priority and order of arrival fit one score."""
+"""Priorities lie between minus and plus this: priority and order of arrival fit one score."""
 
 NACK_RESULTS = (NackResult.LOST, NackResult.REQUEUED, NackResult.DEAD)
-UNAVAILABLE = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, TryAgainError, OSError)
+UNAVAILABLE = (
+    ConnectionError,
+    TimeoutError,
+    BusyLoadingError,
+    ReadOnlyError,
+    TryAgainError,
+    OSError,
+)
 FULL = "OOM command not allowed"
 
 
@@ -58,15 +65,18 @@ class ScriptCaller:
         self.scripts: dict[str, Script] = {}
         """Replaces transitions, for tests that break them on purpose."""
 
+    async def execute(self, *words: Word) -> Any:
+        return await self.client.execute_command(*words)  # type: ignore[no-untyped-call]
+
     async def call(self, name: str, keys: Sequence[str], args: Iterable[Word]) -> Any:
         """Run one transition. Raises `StoreUnavailable` when it is unknown whether it happened."""
         wanted = self.scripts.get(name) or script(name)
         words = (len(keys), *keys, self.time, *args)
         try:
             try:
-                return await self.client.execute_command("EVALSHA", wanted.sha, *words)
+                return await self.execute("EVALSHA", wanted.sha, *words)
             except NoScriptError:
-                return await self.client.execute_command("EVAL", wanted.source, *words)
+                return await self.execute("EVAL", wanted.source, *words)
         except UNAVAILABLE as error:
             raise StoreUnavailable(f"{name}: {type(error).__name__}: {error}") from error
         except ResponseError as error:
@@ -82,7 +92,9 @@ class ScriptCaller:
                 "REDIS_URL names another database. Nothing was marked as done."
             )
         full = text.startswith("OOM") or FULL in text
-        if full or text.startswith(("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "LOADING")):
+        if full or text.startswith(
+            ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "LOADING")
+        ):
             return StoreUnavailable(f"{name}: the server takes no writes now: {text}")
         if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM")):
             return ConfigError(f"the server refuses these credentials: {text}")
@@ -204,7 +216,15 @@ class ValkeyFrontier:
         for nack in nacks:
             kind = 2 if nack.fatal else int(nack.counted)
             payload = b"" if nack.payload is None else nack.payload
-            words += (nack.id, nack.token, nack.backoff_ms, kind, str(nack.reason), nack.error, payload)
+            words += (
+                nack.id,
+                nack.token,
+                nack.backoff_ms,
+                kind,
+                str(nack.reason),
+                nack.error,
+                payload,
+            )
         return [NACK_RESULTS[code] for code in await self._call("nack", *words)]
 
     async def recover(self) -> int:
@@ -218,7 +238,7 @@ class ValkeyFrontier:
         return fixed
 
     async def fsck(self) -> int:
-        """Repair the run piece by piece; returns the repairs made. May run beside everything else."""
+        """Repair the run piece by piece, beside all else; returns the repairs made."""
         part, cursor, fixed = b"body", b"0", 0
         while part != b"end":
             part, cursor, more = await self._call("fsck", part, cursor)
@@ -254,7 +274,7 @@ class ValkeyFrontier:
     async def settled(self) -> bool:
         try:
             # Valkey and Redis from 7.2 say when the write is on disk; without an AOF they refuse.
-            await self.client.execute_command("WAITAOF", 1, 0, 2000)
+            await self.caller.execute("WAITAOF", 1, 0, 2000)
         except ResponseError:
             pass
         except (*UNAVAILABLE, RedisError) as error:
@@ -272,7 +292,9 @@ class ValkeyFrontier:
 def parse_status(answer: Sequence[Any]) -> Status:
     """The counts of a run from what `status.lua` returns."""
     state = RunState(answer[0].decode())
-    pending, leased, delayed, dead, hosts, items, retried, reaped, fenced, repaired, seeds = answer[1:12]
+    pending, leased, delayed, dead, hosts, items, retried, reaped, fenced, repaired, seeds = answer[
+        1:12
+    ]
     seeding, seeder, hold, stopping, started, finished = answer[12:18]
     idle_seed = seeding - seeder
     return Status(

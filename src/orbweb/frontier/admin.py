@@ -1,0 +1,157 @@
+"""What an operator sees and does: runs, nodes, dead letters, stop, reset."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from orbweb.errors import ConfigError, StoreUnavailable
+from orbweb.frontier.base import DeadLetter, Status
+from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
+from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, parse_body
+
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """One run: `run` is empty for a job's default run."""
+
+    job: str
+    run: str
+    epoch: str
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """One worker process: how long ago it last spoke, and what it said (opaque bytes)."""
+
+    node: str
+    silent_ms: int
+    beat: bytes
+
+
+class Admin:
+    """Looks at and steers the runs of one prefix. All calls may raise `StoreUnavailable`."""
+
+    def __init__(self, client: Redis, prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._shard = ShardKeys(prefix)
+        self._caller = ScriptCaller(client)
+
+    async def runs(self, job: str | None = None) -> list[RunInfo]:
+        """The living runs of a job, or of all, the latest started first."""
+        current = await self._read(self._client.hgetall(self._shard.current))
+        found = []
+        for name, epoch in current.items():
+            its_job, run, _ = split_run_name(f"{name.decode()}:{epoch.decode()}")
+            if job is None or its_job == job:
+                status = await self._frontier(its_job, run, epoch.decode()).status()
+                found.append(RunInfo(its_job, run, epoch.decode(), status))
+        return sorted(found, key=lambda info: -info.status.started_at_ms)
+
+    async def find(self, job: str, run: str | None = None) -> RunInfo:
+        """The run of that id, or the job's latest when `run` is None; `ConfigError` if none."""
+        runs = [info for info in await self.runs(job) if run is None or info.run == run]
+        if not runs:
+            known = ", ".join(sorted({info.job for info in await self.runs()})) or "none"
+            which = f"run {run!r} of job {job!r}" if run is not None else f"job {job!r}"
+            raise ConfigError(f"there is no {which} in the store; jobs there: {known}")
+        return runs[0]
+
+    async def nodes(self, info: RunInfo) -> list[NodeInfo]:
+        """The worker processes of a run that spoke within the last twenty leases."""
+        seconds, micros = await self._read(self._client.time())
+        now = seconds * 1000 + micros // 1000
+        beats = await self._read(self._client.hgetall(self._keys(info).beats))
+        found = []
+        for node, record in beats.items():
+            wall, beat = record.split(b"\n", 1)
+            found.append(NodeInfo(node.decode(), max(0, now - int(wall)), beat))
+        return sorted(found, key=lambda node: node.node)
+
+    async def dead_letters(self, info: RunInfo) -> AsyncIterator[DeadLetter]:
+        """All requests of a run that were given up, page by page, in no order."""
+        keys = self._keys(info)
+        cursor = 0
+        while True:
+            cursor, page = await self._read(self._client.hscan(keys.why, cursor, count=PAGE))
+            ids = list(page)
+            bodies = await self._read(self._client.hmget(keys.dead, ids)) if ids else []
+            for id, body in zip(ids, bodies, strict=True):
+                if body is not None:
+                    yield _dead_letter(id.decode(), body, page[id])
+            if cursor == 0:
+                return
+
+    async def retry(self, info: RunInfo, ids: Sequence[str]) -> int:
+        """Let dead letters return to their queues; returns how many were found."""
+        return await self._redrive(info, ids, drop=False)
+
+    async def drop(self, info: RunInfo, ids: Sequence[str]) -> int:
+        """Forget dead letters for good; returns how many were found."""
+        return await self._redrive(info, ids, drop=True)
+
+    async def stop(self, info: RunInfo) -> None:
+        """Ask every node of the run to stop, and let a resident run end."""
+        await self._frontier(info.job, info.run, info.epoch).stop()
+
+    async def reset(self, info: RunInfo, *, seen: bool) -> None:
+        """Forget a run; the next start begins anew. `seen`: also what the job's runs share."""
+        await self._caller.call(
+            "reset", (self._shard.tag,), (clean(info.job), clean(info.run), int(seen))
+        )
+
+    async def collect(self, keys: int = 1000) -> tuple[int, list[tuple[str, str, int]]]:
+        """Unlink up to `keys` keys of runs that are reset or past their time.
+
+        Returns how many were unlinked, and (job, run, pending) of runs given up unfinished.
+        """
+        removed, *given_up = await self._caller.call("collect", (self._shard.tag,), (keys,))
+        unfinished = []
+        for i in range(0, len(given_up), 2):
+            job, run, _ = split_run_name(given_up[i].decode())
+            unfinished.append((job, run, int(given_up[i + 1])))
+        return removed, unfinished
+
+    async def _redrive(self, info: RunInfo, ids: Sequence[str], *, drop: bool) -> int:
+        frontier = self._frontier(info.job, info.run, info.epoch)
+        found = 0
+        for start in range(0, len(ids), PAGE):
+            found += await frontier.redrive(ids[start : start + PAGE], drop=drop)
+        return found
+
+    def _keys(self, info: RunInfo) -> RunKeys:
+        return self._shard.run(info.job, info.run, info.epoch)
+
+    def _frontier(self, job: str, run: str, epoch: str) -> ValkeyFrontier:
+        frontier = ValkeyFrontier(self._client, prefix=self._prefix, job=job, run=run)
+        frontier.attach(epoch)
+        return frontier
+
+    async def _read(self, call: Any) -> Any:
+        try:
+            return await call
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"the store does not answer: {error}") from error
+
+
+def _dead_letter(id: str, body: bytes, why: bytes) -> DeadLetter:
+    reason, tries, at_ms, error = why.split(b"\n", 3)
+    lease = parse_body(id, "", body, 0)
+    return DeadLetter(
+        id,
+        reason.decode(),
+        error.decode(errors="replace"),
+        int(tries),
+        int(at_ms),
+        lease.host,
+        lease.priority,
+        lease.payload,
+    )

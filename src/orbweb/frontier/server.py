@@ -1,0 +1,110 @@
+"""Connections to a Valkey or Redis server, and what it must offer before a crawl may rely on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+
+from orbweb.errors import ConfigError, StoreUnavailable, StoreUnsafe
+
+OLDEST = (7, 0)
+"""Redis before 7.0 knows no script flags: on a full server a transition could fail half-way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server says of itself."""
+
+    product: str
+    version: str
+    eviction_policy: str
+    append_only: bool
+    append_fsync: str
+    used_memory: int
+    max_memory: int
+
+
+def mask_url(url: str) -> str:
+    """The URL without its password, for logs and error texts."""
+    return re.sub(r"(://[^:/@]*:)[^@]*@", r"\1***@", url)
+
+
+def connect(url: str, timeout_seconds: float) -> Redis:
+    """A client that answers in bytes and never repeats a call by itself. Does not connect yet.
+
+    Raises `ConfigError` for a URL that is none.
+    """
+    try:
+        return Redis.from_url(
+            url,
+            socket_timeout=timeout_seconds,
+            socket_connect_timeout=timeout_seconds,
+            retry=Retry(NoBackoff(), 0),
+            health_check_interval=0,
+        )
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"REDIS_URL {mask_url(url)!r} is no Redis URL ({error}); "
+            "right would be redis://[:password@]host:6379/0, rediss://… or unix:///path/to/socket"
+        ) from error
+
+
+async def read_facts(client: Redis, url: str) -> ServerFacts:
+    """Ask the server what it is. Raises `StoreUnavailable`; `ConfigError` if it refuses us."""
+    try:
+        info: Mapping[str, Any] = await client.info()
+    except AuthenticationError as error:
+        raise ConfigError(f"{mask_url(url)} refuses these credentials: {error}") from error
+    except ResponseError as error:
+        raise ConfigError(f"{mask_url(url)} does not answer INFO: {error}") from error
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable(f"no Redis or Valkey answers at {mask_url(url)}: {error}") from error
+    valkey = "valkey_version" in info
+    return ServerFacts(
+        product="Valkey" if valkey else "Redis",
+        version=str(info["valkey_version" if valkey else "redis_version"]),
+        eviction_policy=str(info.get("maxmemory_policy", "noeviction")),
+        append_only=bool(int(info.get("aof_enabled", 0))),
+        append_fsync=await _config(client, "appendfsync"),
+        used_memory=int(info.get("used_memory", 0)),
+        max_memory=int(info.get("maxmemory", 0)),
+    )
+
+
+async def _config(client: Redis, name: str) -> str:
+    """A value of the server's configuration; empty where a managed service does not tell."""
+    try:
+        return str((await client.config_get(name)).get(name, ""))
+    except (RedisError, OSError):
+        return ""
+
+
+def judge(facts: ServerFacts) -> tuple[str, ...]:
+    """Warnings about a server that may be used. Raises `StoreUnsafe` about one that may not."""
+    version = tuple(int(part) for part in re.findall(r"\d+", facts.version)[:2])
+    if version < OLDEST:
+        raise StoreUnsafe(
+            f"{facts.product} {facts.version} is too old: Orbweb needs Redis >= 7.0 or Valkey >= 8"
+        )
+    if facts.eviction_policy != "noeviction":
+        raise StoreUnsafe(
+            f"the server's maxmemory-policy is {facts.eviction_policy}: it would throw queued "
+            "requests away when memory is short. Right: CONFIG SET maxmemory-policy noeviction"
+        )
+    if not facts.append_only:
+        return (
+            "the server writes no append-only file (appendonly no): if it is restarted, the queue "
+            "of the crawl is gone. Right: CONFIG SET appendonly yes",
+        )
+    if facts.append_fsync == "no":
+        return (
+            "the server leaves syncing to the system (appendfsync no): a power cut may cost minutes",
+        )
+    return ()
