@@ -75,8 +75,8 @@ class RunKeys:
 
 
 RUN_KEYS = frozenset(
-    ("meta", "body", "ready", "delayed", "deadline", "owner", "expired", "claims")
-    + ("nodes", "beats", "dead", "why", "reasons", "seen")
+    {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "claims", "nodes"}
+    | {"beats", "dead", "why", "reasons", "seen"}
 )
 
 

@@ -105,6 +105,6 @@ def judge(facts: ServerFacts) -> tuple[str, ...]:
         )
     if facts.append_fsync == "no":
         return (
-            "the server leaves syncing to the system (appendfsync no): a power cut may cost minutes",
+            "the server leaves syncing to the system (appendfsync no): a power cut costs minutes",
         )
     return ()
