@@ -12,7 +12,7 @@ from pathlib import Path
 
 import redis
 
-from orbweb.frontier.embedded import server_binary
+from orbweb.frontier.embedded import server_program
 
 
 def redis_binary() -> str | None:
@@ -20,7 +20,7 @@ def redis_binary() -> str | None:
     return shutil.which("redis-server")
 
 
-BINARIES = {"valkey": lambda: str(server_binary()), "redis": redis_binary}
+BINARIES = {"valkey": lambda: str(server_program()), "redis": redis_binary}
 
 
 class Server:

@@ -245,7 +245,7 @@ class Frontier(Protocol):
         """Extend leases that are still held, and note that the node lives.
 
         Returns the leases that are lost, and whether an operator asked the nodes to stop.
-        `beat` is what the node says of itself (shown by `orbweb nodes`).
+        `beat` is what the node says of itself (shown by `orbweb nodes`); empty keeps the last.
         """
 
     async def fetched(self, held: Sequence[Held]) -> None:

@@ -415,7 +415,8 @@ class MemoryFrontier:
             else:
                 lost.append(Held(id, token))
         run.nodes.set(node, self._now)
-        run.beats[node] = (self._wall, beat)
+        if beat:
+            run.beats[node] = (self._wall, beat)
         for silent in run.nodes.due(self._now - 20 * lease_ms, 20):
             run.nodes.drop(silent)
             run.beats.pop(silent, None)

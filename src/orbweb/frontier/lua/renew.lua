@@ -1,6 +1,6 @@
 -- renew: extend leases that are still held, and note that the node lives.
 --
--- ARGV  1 time, 2 node, 3 lease ms, 4 beat, then pairs: id, token
+-- ARGV  1 time, 2 node, 3 lease ms, 4 beat ('' = keep the last), then pairs: id, token
 -- Returns  stopping (0/1), then the ids that are lost
 
 if not begin() then return lost_run() end
@@ -14,7 +14,7 @@ for i = 5, #ARGV, 2 do
   end
 end
 call('ZADD', NODES, now, node)
-call('HSET', BEATS, node, int(wall) .. '\n' .. ARGV[4])
+if ARGV[4] ~= '' then call('HSET', BEATS, node, int(wall) .. '\n' .. ARGV[4]) end
 -- Nodes that have been silent for long cannot come back under the same name: it is new per process.
 for _, silent in ipairs(call('ZRANGEBYSCORE', NODES, '-inf', now - 20 * lease, 'LIMIT', 0, 20)) do
   call('ZREM', NODES, silent)
