@@ -12,7 +12,7 @@ from pathlib import Path
 
 import redis
 
-from orbweb.frontier.embedded import server_program
+from orbweb.frontier.embedded_server import server_program
 
 
 def redis_binary() -> str | None:
