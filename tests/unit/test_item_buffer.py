@@ -42,9 +42,7 @@ class Store(BasePipeline):
 
 
 class Updating(Store):
-    async def update_items(
-        self, table: str, items: list[dict[str, Any]], update_keys: Any
-    ) -> bool:
+    async def update_items(self, table: str, items: list[dict[str, Any]], update_keys: Any) -> bool:
         self.updated.extend((item["_key"], list(update_keys)) for item in items)
         return True
 
@@ -76,6 +74,11 @@ async def running_with(
 
 async def within(future: Awaitable[Any], seconds: float = 5) -> Any:
     return await asyncio.wait_for(future, seconds)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - the store under test has no event to wait for
+        await asyncio.sleep(0.001)
 
 
 async def turns(count: int = 20) -> None:
@@ -132,8 +135,7 @@ async def test_a_slow_pipeline_does_not_delay_the_other():
         answers = [buffer.submit(records(str(n))) for n in range(3)]
         await turns(5)
         answers.append(buffer.submit(records("late")))
-        while len(fast.stored) < 4:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(fast.stored) >= 4)
         assert slow.stored == []
         assert not any(answer.done() for answer in answers)
         slow.gate.set()
@@ -191,8 +193,7 @@ async def test_while_nothing_can_be_stored_no_row_is_blamed():
     store.trouble = lambda keys: False
     async with running(db=store) as buffer:
         answer = buffer.submit(records("a", "b", "c"))
-        while len(store.calls) < 40:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(store.calls) >= 40)
         assert not answer.done()
         store.trouble = lambda keys: True
         assert await within(answer) == []
@@ -225,8 +226,7 @@ async def test_fresh_rows_go_on_beside_a_row_that_only_fails():
     store.trouble = trouble
     async with running(db=store) as buffer:
         bad = buffer.submit(records("bad"))
-        while len(store.calls) < 4:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(store.calls) >= 4)
         assert await within(buffer.submit(records("good"))) == []
         assert [r.record.key for r in await within(bad)] == ["bad"]
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Self
 
 from orbweb.errors import ItemError
+from orbweb.log import get_logger
 
 Row = dict[str, Any]
 
@@ -36,7 +37,7 @@ class BasePipeline(ABC):
 
     @property
     def logger(self) -> logging.Logger:
-        return logging.getLogger(f"orbweb.pipelines.{type(self).__name__}")
+        return get_logger(f"pipelines.{type(self).__name__}")
 
     @property
     def targets(self) -> tuple[str, ...]:

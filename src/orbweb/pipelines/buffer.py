@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from orbweb.errors import ItemError, PipelineError
+from orbweb.log import event, get_logger
 from orbweb.pipelines.base import BasePipeline
 from orbweb.pipelines.lane import Entry, Lane, Rejected, RunBlocking, Ticket
 
@@ -67,7 +68,7 @@ class ItemBuffer:
         self._tasks: list[asyncio.Task[None]] = []
         self._ended = asyncio.Event()
         self._closing = False
-        self._logger = logging.getLogger("orbweb.pipelines")
+        self._logger = get_logger("pipelines")
 
     @property
     def held(self) -> int:
@@ -156,7 +157,13 @@ class ItemBuffer:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await lane.close()
         except Exception as error:
-            self._logger.error("pipeline %s did not close: %r", lane.name, error)
+            event(
+                self._logger,
+                "pipeline_not_closed",
+                level=logging.ERROR,
+                pipeline=lane.name,
+                error=repr(error),
+            )
 
     def _lanes_of(self, record: ItemRecord, ticket: Ticket) -> Iterable[Lane]:
         if not record.pipelines:

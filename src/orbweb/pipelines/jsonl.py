@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from io import FileIO
@@ -11,6 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from orbweb.errors import ItemError
+from orbweb.log import event
 from orbweb.pipelines.base import BasePipeline, Row
 from orbweb.pipelines.files import append, last_line_start, locked, table_path
 
@@ -57,10 +59,7 @@ class JsonLinesPipeline(BasePipeline):
         if _is_json(tail):
             file.write(b"\n")
             return
-        self.logger.warning(
-            "%s ended with %d bytes of a row that was never stored (a writer was killed): cut off",
-            path, len(tail),
-        )  # fmt: skip
+        event(self.logger, "torn_row_cut", level=logging.WARNING, file=path, size_bytes=len(tail))
         file.truncate(start)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orbweb.errors import ItemError, PipelineError
+from orbweb.log import event, get_logger
 from orbweb.pipelines.base import BasePipeline, Row
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class Lane:
         self._asleep_until = math.inf
         self._draining = False
         self._cut_off = False
-        self._logger = logging.getLogger("orbweb.pipelines")
+        self._logger = get_logger("pipelines")
 
     def add(self, entry: Entry) -> None:
         record = entry.record
@@ -186,7 +187,7 @@ class Lane:
     async def close(self) -> None:
         """Close the pipeline, unless a write was cut off that may still be running in a thread."""
         if self._cut_off:
-            self._logger.error("pipeline %s did not answer: it is left unclosed", self.name)
+            event(self._logger, "pipeline_left_open", level=logging.ERROR, pipeline=self.name)
         else:
             await self._call(self.pipeline.close)
 
@@ -253,7 +254,7 @@ class Lane:
 
     def _stored(self, queue: Queue, batch: Batch) -> None:
         if queue.failures:
-            self._logger.info("pipeline %s stores table %s again", self.name, queue.table)
+            event(self._logger, "items_stored_again", pipeline=self.name, table=queue.table)
         self.trouble = ""
         queue.failures = 0
         queue.stored += len(batch.entries)
@@ -277,10 +278,16 @@ class Lane:
         pause *= 0.5 + self._rng.random() / 2
         queue.not_before = asyncio.get_running_loop().time() + pause
         self.trouble = f"{type(error).__name__}: {error}"
-        self._logger.warning(
-            "pipeline %s could not store %d rows of table %s, next try in %.1f s: %s",
-            self.name, len(batch.entries), queue.table, pause, self.trouble,
-        )  # fmt: skip
+        event(
+            self._logger,
+            "items_not_stored",
+            level=logging.WARNING,
+            pipeline=self.name,
+            table=queue.table,
+            rows=len(batch.entries),
+            next_try_seconds=round(pause, 1),
+            error=self.trouble,
+        )
         if not batch.suspect:
             queue.batches.appendleft(batch)
         elif len(batch.entries) > 1:
@@ -291,10 +298,16 @@ class Lane:
             queue.batches.append(batch)
 
     def _reject(self, batch: Batch, error: Exception) -> None:
-        self._logger.error(
-            "pipeline %s rejects %d rows, the first with key %s: %s",
-            self.name, len(batch.entries), batch.entries[0].record.key, error,
-        )  # fmt: skip
+        event(
+            self._logger,
+            "items_rejected",
+            level=logging.ERROR,
+            pipeline=self.name,
+            table=batch.entries[0].record.table,
+            rows=len(batch.entries),
+            first_key=batch.entries[0].record.key,
+            error=error,
+        )
         for entry in batch.entries:
             entry.ticket.rejected.append(Rejected(entry.record, error, self.name))
             entry.ticket.answer()

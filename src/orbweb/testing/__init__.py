@@ -1,0 +1,1 @@
+"""For tests of spiders and of Orbweb: a web site that misbehaves on purpose, and its judge."""
