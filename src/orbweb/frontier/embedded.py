@@ -22,6 +22,7 @@ from typing import IO
 
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.embedded_server import (
+    HAS_LOCKS,
     HINT,
     POLL_SECONDS,
     START_SECONDS,
@@ -29,7 +30,7 @@ from orbweb.frontier.embedded_server import (
     UNREACHABLE_SECONDS,
     Answer,
     ServerProcess,
-    fcntl,
+    lock_shared,
     try_lock,
 )
 from orbweb.log import event, get_logger
@@ -114,7 +115,7 @@ class EmbeddedStore:
             return
         self._prepare()
         user = (self.folder / "users.lock").open("ab")
-        fcntl.flock(user, fcntl.LOCK_SH)
+        lock_shared(user)
         self._user = user
 
     def release(self) -> None:
@@ -145,9 +146,11 @@ class EmbeddedStore:
             return True
 
     def status(self) -> EmbeddedStatus:
-        """Look, and change nothing."""
+        """Look, and change nothing; waits while the server is being started or stopped."""
         if not self.folder.is_dir() or not self._server.alive():
             return EmbeddedStatus(False, Answer.REFUSED, self.url, kept=self._keep_file.exists())
+        with self._starting():
+            in_use = self._in_use()
         answer = self._server.ping()
         facts = self._server.facts() if answer is Answer.READY else {}
         return EmbeddedStatus(
@@ -155,7 +158,7 @@ class EmbeddedStore:
             answer=answer,
             url=self.url,
             pid=self._server.pid,
-            in_use=self._in_use(),
+            in_use=in_use,
             kept=self._keep_file.exists(),
             version=str(facts.get("valkey_version") or facts.get("redis_version") or ""),
             memory_bytes=int(facts.get("used_memory", 0)),
@@ -167,7 +170,7 @@ class EmbeddedStore:
         event(logger, "store_stopped", pid=pid, folder=str(self.folder))
 
     def _prepare(self) -> None:
-        if fcntl is None:
+        if not HAS_LOCKS:
             raise ConfigError(f"the embedded store does not run on {platform.system()}: {HINT}")
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -196,6 +199,7 @@ class EmbeddedStore:
             yield
 
     def _in_use(self) -> bool:
+        """Whether a living process uses it. Only while `_starting`: two who look see each other."""
         with (self.folder / "users.lock").open("ab") as lock:
             return not try_lock(lock)
 
