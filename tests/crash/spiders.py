@@ -1,0 +1,98 @@
+"""The spiders of the crash tests: `python spiders.py CLASS [keep_alive]`, the site in $SITE."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import orbweb as mw
+from orbweb.testing.pages import Tree
+
+SITE = os.environ.get("SITE", "")
+PAGES = int(os.environ.get("PAGES", "400"))
+
+
+class NewsSpider(mw.Spider):
+    """The first document's spider: list pages that link to details."""
+
+    def start_requests(self):
+        for page in range(1, 100):
+            yield mw.Request(f"{SITE}/news?p={page}", callback=self.parse)
+
+    def parse(self, request, response):
+        for link in response.css("a.title"):
+            yield response.follow(link, callback=self.parse_detail)
+
+    def parse_detail(self, request, response):
+        yield {"url": response.url, "title": response.css("h1::text").get()}
+
+
+class TreeSpider(mw.Spider):
+    """Follows every link of a forest."""
+
+    def start_requests(self):
+        for url in Tree(of=PAGES).root_urls():
+            yield mw.Request(SITE + url, callback=self.parse)
+
+    def parse(self, request, response):
+        for text in response.css("li.item::text").getall():
+            yield {"item": text}
+        yield from response.follow_all(css="a", callback=self.parse)
+
+
+class FlatSpider(mw.Spider):
+    """Seeds without links; $SEED_DELAY makes the generator slow, $WORK the callback."""
+
+    def start_requests(self):
+        for n in range(PAGES):
+            time.sleep(float(os.environ.get("SEED_DELAY", "0")))
+            yield mw.Request(f"{SITE}/flat?n={n}", callback=self.parse)
+
+    def parse(self, request, response):
+        time.sleep(float(os.environ.get("WORK", "0")))
+        for text in response.css("li.item::text").getall():
+            yield {"item": text}
+
+
+class PoisonSpider(FlatSpider):
+    """Page 7 kills the process that parses it."""
+
+    def parse(self, request, response):
+        if request.url.endswith("n=7"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from super().parse(request, response)
+
+
+class WaitingSpider(mw.Spider):
+    """Every page asks to come back much later."""
+
+    def start_requests(self):
+        for n in range(20):
+            yield mw.Request(f"{SITE}/status?code=429&retry_after=50&id={n}", callback=self.parse)
+
+    def parse(self, request, response):
+        yield {"url": response.url}
+
+
+class NothingSpider(mw.Spider):
+    """Has no seeds."""
+
+    def start_requests(self):
+        return iter(())
+
+
+class SlowPipeline(mw.BasePipeline):
+    """Writes one file, $BATCH_SECONDS for each batch, and syncs it."""
+
+    def save_items(self, table, items):
+        time.sleep(float(os.environ["BATCH_SECONDS"]))
+        with Path("slow.txt").open("a") as file:
+            file.write("".join(f"{item['_key']} {item['item']}\n" for item in items))
+            file.flush()
+            os.fsync(file.fileno())
+        return True
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](keep_alive="keep_alive" in sys.argv or None).start()
