@@ -231,8 +231,8 @@ def _update_keys(item: Any) -> tuple[str, ...] | None:
         if not keys:
             raise ItemError(f"{_kind(item)}: name the fields that find the row in __update_key__")
         return keys
-    keys = getattr(type(item), "__update_key__", None)
-    return None if keys is None else _names(keys)
+    named = getattr(type(item), "__update_key__", None)
+    return None if named is None else _names(named)
 
 
 def _check_table(item: Any, table: Any) -> None:
