@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from orbweb.model.response import Response
+
 from orbweb.errors import RequestError
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
-from orbweb.model.response import Response
 
 
 class DownloadError(RequestError):

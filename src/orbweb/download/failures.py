@@ -1,0 +1,99 @@
+"""What each error of a download means: the one place that maps errors to reasons."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+import aiohttp
+from orbweb.model.response import Response
+
+from orbweb import errors
+from orbweb.download.base import DownloadError, Dropped, Failed
+from orbweb.model.reasons import Reason
+from orbweb.model.request import Request
+from orbweb.model.url import BadUrlError
+
+# The first class that fits decides, so subclasses stand before their bases.
+_CLIENT_ERRORS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Reason], ...] = (
+    (aiohttp.NonHttpUrlClientError, Reason.SCHEME),
+    (aiohttp.InvalidURL, Reason.BAD_URL),
+    ((aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError), Reason.PROXY),
+    (aiohttp.ClientConnectorDNSError, Reason.DNS),
+    ((aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch, ssl.SSLError), Reason.TLS),
+    (TimeoutError, Reason.TIMEOUT),
+    (aiohttp.ClientResponseError, Reason.HTTP_ERROR),
+    (aiohttp.ClientPayloadError, Reason.CONNECTION),
+    ((aiohttp.ClientConnectionError, OSError), Reason.CONNECTION),
+    (aiohttp.ClientError, Reason.HTTP_ERROR),
+    (ValueError, Reason.BAD_URL),
+)
+
+_ORBWEB_ERRORS: tuple[tuple[type[Exception], Reason], ...] = (
+    (errors.NotRetryError, Reason.NOT_RETRY),
+    (errors.ValidationError, Reason.VALIDATION),
+    (errors.ContentTypeRejectedError, Reason.CONTENT_TYPE),
+    (errors.ResponseTooLargeError, Reason.TOO_LARGE),
+    (errors.AntiBotError, Reason.ANTIBOT),
+    (errors.ProxyUnavailableError, Reason.PROXY),
+    (errors.HttpStatusError, Reason.STATUS_REJECTED),
+    (errors.UnserialisableError, Reason.NOT_SERIALIZABLE),
+    (errors.RequestError, Reason.HTTP_ERROR),
+)
+
+CLIENT_ERRORS = (aiohttp.ClientError, OSError, ValueError)
+"""What aiohttp raises for a request or an answer; `TimeoutError` is an `OSError`."""
+
+
+def download_error(error: BaseException, url: str) -> DownloadError:
+    """Translate one of `CLIENT_ERRORS`; the text names the URL and what went wrong."""
+    reason = next(
+        (reason for kind, reason in _CLIENT_ERRORS if isinstance(error, kind)), Reason.HTTP_ERROR
+    )
+    if isinstance(error, aiohttp.ClientPayloadError) and "content-encoding" in repr(error).lower():
+        reason = Reason.HTTP_ERROR
+    return DownloadError(reason, f"{url}: {_TEXTS.get(reason, _plain)(error)}")
+
+
+def failure(
+    request: Request, error: Exception, response: Response | None = None
+) -> Failed | Dropped:
+    """Turn an error that ended an attempt into its outcome.
+
+    Errors of Orbweb keep their meaning, whoever raised them; any other is a fault of the client.
+    """
+    if isinstance(error, DownloadError):
+        return Failed(request, error.reason, error, error.retry, response=response)
+    if isinstance(error, BadUrlError):
+        return Failed(request, error.reason, error, retry=False, response=response)
+    for kind, reason in _ORBWEB_ERRORS:
+        if isinstance(error, kind):
+            if reason is Reason.CONTENT_TYPE:
+                return Dropped(request, reason, error)
+            return Failed(request, reason, error, reason.retryable, response=response)
+    return Failed(request, Reason.HTTP_ERROR, error, retry=True, response=response)
+
+
+def _plain(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _timeout(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no connection within the connect timeout"
+    if isinstance(error, aiohttp.SocketTimeoutError):
+        return "the server sent nothing for as long as the read timeout"
+    return "not finished within the request timeout"
+
+
+def _malformed(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientResponseError):
+        first_line = error.message.strip().partition("\n")[0].rstrip(": ")
+        return f"the answer is not valid HTTP ({first_line or 'unreadable'})"
+    return _plain(error)
+
+
+_TEXTS: dict[Reason, Callable[[BaseException], str]] = {
+    Reason.TIMEOUT: _timeout,
+    Reason.HTTP_ERROR: _malformed,
+}

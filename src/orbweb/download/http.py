@@ -1,0 +1,210 @@
+"""The HTTP client: one aiohttp session with keep-alive, and the limits of what is read."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from orbweb.download.failures import CLIENT_ERRORS, download_error
+from orbweb.download.wire import unsendable, wire_arguments
+from orbweb.errors import ContentTypeRejectedError, ResponseTooLargeError
+from orbweb.model.request import Request
+from orbweb.model.response import Response
+
+_HEAD_LIMIT_BYTES = 65_536
+_HEADERS_LIMIT = 512
+_NO_ARGUMENTS: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """What of an answer is read."""
+
+    max_bytes: int = 32 * 1024 * 1024
+    """Longest body, counted after decompression; 0 = no limit."""
+    content_types: tuple[str, ...] = ()
+    """Accepted prefixes of the type of a 2xx answer; empty = all. Others are not read."""
+    truncate: bool = False
+    """Keep the first `max_bytes` of a longer body instead of refusing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """How the client behaves when a request does not say otherwise. Times in seconds."""
+
+    user_agent: str
+    total_seconds: float = 30.0
+    """From asking for a connection to the last byte of the body."""
+    connect_seconds: float = 10.0
+    """DNS, TCP and TLS together."""
+    read_seconds: float = 20.0
+    """Longest silence of the server."""
+    limits: BodyLimits = BodyLimits()
+    keep_cookies: bool = False
+    """Send cookies back that sites have set (`USE_SESSION`); a request's `use_session` wins."""
+    keepalive_seconds: float = 15.0
+    dns_ttl_seconds: int = 300
+
+
+class HttpDownloader:
+    """See `Downloader`. Reuses connections; must be used on one event loop."""
+
+    def __init__(self, options: HttpOptions) -> None:
+        self._options = options
+        self._timeout = aiohttp.ClientTimeout(
+            total=options.total_seconds or None,
+            connect=options.connect_seconds or None,
+            sock_read=options.read_seconds or None,
+        )
+        self._connector: aiohttp.TCPConnector | None = None
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+
+    async def fetch(self, request: Request) -> Response:
+        """See `Downloader`."""
+        return await self.exchange(request, self._options.limits)
+
+    async def exchange(self, request: Request, limits: BodyLimits) -> Response:
+        """`fetch` with other limits than those of the options."""
+        if request.render or request.impersonate or request.random_user_agent:
+            raise unsendable(
+                f"{request.url}: render, impersonate and random_user_agent belong to features "
+                "that this version does not have"
+            )
+        session = self._session(request.use_session)
+        url = request.url
+        arguments = _NO_ARGUMENTS
+        try:
+            if request.requests_kwargs:
+                url = request.full_url
+                arguments = wire_arguments(request, self._timeout)
+            started = asyncio.get_running_loop().time()
+            reply = await session.request(request.method, url, allow_redirects=False, **arguments)
+            try:
+                headers = _lower_headers(reply)
+                _check_type(reply.status, headers, url, limits)
+                body = await _read(reply, headers, url, limits)
+            finally:
+                if not reply.closed:
+                    reply.close()
+        except CLIENT_ERRORS as error:
+            raise download_error(error, url) from error
+        response = Response(
+            str(reply.url),
+            reply.status,
+            body,
+            cookies=_cookies(reply) if "set-cookie" in headers else None,
+            request=request,
+            elapsed=asyncio.get_running_loop().time() - started,
+        )
+        response.headers.update(headers)
+        return response
+
+    def limited(self, limits: BodyLimits) -> LimitedDownloader:
+        """The same connections with other limits; closing it closes nothing."""
+        return LimitedDownloader(self, limits)
+
+    async def close(self) -> None:
+        """See `Downloader`."""
+        sessions, self._sessions = self._sessions, {}
+        connector, self._connector = self._connector, None
+        for session in sessions.values():
+            await session.close()
+        if connector is not None:
+            await connector.close()
+
+    def _session(self, use_session: bool | None) -> aiohttp.ClientSession:
+        cookies = self._options.keep_cookies if use_session is None else bool(use_session)
+        session = self._sessions.get(cookies)
+        return session if session is not None else self._open(cookies)
+
+    def _open(self, cookies: bool) -> aiohttp.ClientSession:
+        options = self._options
+        if self._connector is None:
+            self._connector = aiohttp.TCPConnector(
+                limit=0,
+                ttl_dns_cache=options.dns_ttl_seconds,
+                keepalive_timeout=options.keepalive_seconds,
+            )
+        session = aiohttp.ClientSession(
+            connector=self._connector,
+            connector_owner=False,
+            cookie_jar=aiohttp.CookieJar(unsafe=True) if cookies else aiohttp.DummyCookieJar(),
+            headers={
+                "User-Agent": options.user_agent,
+                "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+            },
+            timeout=self._timeout,
+            max_line_size=_HEAD_LIMIT_BYTES,
+            max_field_size=_HEAD_LIMIT_BYTES,
+            max_headers=_HEADERS_LIMIT,
+        )
+        self._sessions[cookies] = session
+        return session
+
+
+class LimitedDownloader:
+    """See `Downloader`: an `HttpDownloader` seen through other limits."""
+
+    def __init__(self, downloader: HttpDownloader, limits: BodyLimits) -> None:
+        self._downloader = downloader
+        self._limits = limits
+
+    async def fetch(self, request: Request) -> Response:
+        """See `Downloader`."""
+        return await self._downloader.exchange(request, self._limits)
+
+    async def close(self) -> None:
+        """The connections belong to the downloader that this one came from."""
+
+
+def _lower_headers(reply: aiohttp.ClientResponse) -> dict[str, str]:
+    """Names in lower case; values of a repeated name joined by a comma (RFC 9110, 5.3)."""
+    received = reply.headers
+    headers = {name.lower(): value for name, value in received.items()}
+    if len(headers) != len(received):
+        for name in headers:
+            headers[name] = ", ".join(received.getall(name))
+    return headers
+
+
+def _cookies(reply: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name: morsel.value for name, morsel in reply.cookies.items()}
+
+
+def _check_type(status: int, headers: dict[str, str], url: str, limits: BodyLimits) -> None:
+    if not limits.content_types or not 200 <= status < 300:
+        return
+    kind = headers.get("content-type", "").strip().lower()
+    if kind and not kind.startswith(limits.content_types):
+        raise ContentTypeRejectedError(
+            f"{url}: content type {kind!r} is not among ALLOWED_CONTENT_TYPES"
+        )
+
+
+async def _read(
+    reply: aiohttp.ClientResponse, headers: dict[str, str], url: str, limits: BodyLimits
+) -> bytes:
+    """The body, decompressed; reading ends at the limit, so a bomb costs no more than that."""
+    most = limits.max_bytes
+    if most and not limits.truncate and "content-encoding" not in headers:
+        announced = headers.get("content-length", "")
+        if reply.method != "HEAD" and announced.isdigit() and int(announced) > most:
+            raise ResponseTooLargeError(f"{url}: {announced} bytes announced, limit {most}")
+    stream = reply.content
+    chunk = await stream.readany()
+    if stream.at_eof() and not (most and len(chunk) > most):
+        return chunk
+    chunks = [chunk]
+    size = len(chunk)
+    while not (most and size > most):
+        chunk = await stream.readany()
+        if not chunk and stream.at_eof():
+            return b"".join(chunks)
+        chunks.append(chunk)
+        size += len(chunk)
+    if limits.truncate:
+        return b"".join(chunks)[:most]
+    raise ResponseTooLargeError(f"{url}: the body passes the limit of {most} bytes")

@@ -1,0 +1,278 @@
+"""robots.txt (RFC 9309): who may fetch what, asked of each origin once for the whole fleet."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from orbweb.model.response import Response
+from protego import Protego
+
+from orbweb.download.base import Downloader, DownloadError
+from orbweb.download.redirects import REDIRECT_STATUSES, redirect_target
+from orbweb.errors import OrbwebError, RequestError
+from orbweb.model.reasons import Reason
+from orbweb.model.request import Request
+
+ROBOTS_MAX_BYTES = 500 * 1024
+"""What of a robots.txt is read (RFC 9309, 2.5): give the robots' `Downloader` this limit."""
+
+_ORIGIN = re.compile(r"(https?)://([^/?#]*@)?([^/?#]+)", re.ASCII | re.IGNORECASE)
+_VERSION = b"1"
+_MAX_REDIRECTS = 5
+_MAX_ORIGINS = 20_000
+_LONGEST_TTL_SECONDS = 86_400.0
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 1.0
+
+
+class RobotsStore(Protocol):
+    """What a fleet knows of robots.txt files; entries are opaque bytes.
+
+    Every call is one atomic step. All raise `StoreUnavailable` when the store does not answer.
+    """
+
+    async def get(self, origin: str) -> bytes | None:
+        """The entry of an origin; None when there is none or it has expired."""
+
+    async def begin(self, origin: str, holder: str, seconds: float) -> bool:
+        """Claim the fetch of an origin's file for so long; False when another holder has it."""
+
+    async def put(self, origin: str, entry: bytes, ttl_seconds: float) -> None:
+        """Keep an entry for so long, and end the claim on its fetch."""
+
+
+class MemoryRobotsStore:
+    """See `RobotsStore`: for one process. `now` is a clock in seconds, `loop.time` for example."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._entries: dict[str, tuple[bytes, float]] = {}
+        self._claims: dict[str, tuple[str, float]] = {}
+
+    async def get(self, origin: str) -> bytes | None:
+        """See `RobotsStore`."""
+        entry, until = self._entries.get(origin, (None, 0.0))
+        if entry is None or until <= self._now():
+            self._entries.pop(origin, None)
+            return None
+        return entry
+
+    async def begin(self, origin: str, holder: str, seconds: float) -> bool:
+        """See `RobotsStore`."""
+        held_by, until = self._claims.get(origin, (holder, 0.0))
+        if held_by != holder and until > self._now():
+            return False
+        self._claims[origin] = (holder, self._now() + seconds)
+        return True
+
+    async def put(self, origin: str, entry: bytes, ttl_seconds: float) -> None:
+        """See `RobotsStore`."""
+        self._claims.pop(origin, None)
+        self._entries[origin] = (entry, self._now() + ttl_seconds)
+
+
+class EntryKind(StrEnum):
+    """What is known of an origin's robots.txt; the letter is its form in the store."""
+
+    ALLOW = "A"
+    RULES = "R"
+    UNREACHABLE = "U"
+
+
+class RobotsEntry(NamedTuple):
+    """The answer of one fetch: the file itself for `RULES`, the error's text for `UNREACHABLE`."""
+
+    kind: EntryKind
+    body: bytes = b""
+
+    def encode(self) -> bytes:
+        """The form in the store: a version, the kind, the body."""
+        return _VERSION + self.kind.encode() + self.body
+
+    @classmethod
+    def decode(cls, stored: bytes) -> RobotsEntry | None:
+        """None for what another version wrote: it is fetched again."""
+        kind = stored[1:2].decode("latin-1")
+        if stored[:1] != _VERSION or kind not in tuple(EntryKind):
+            return None
+        return cls(EntryKind(kind), stored[2:])
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsOptions:
+    """How robots.txt is read. Times in seconds."""
+
+    user_agent: str
+    """The product token whose group of rules holds for us."""
+    ttl_seconds: float = 3600.0
+    """How long a file holds; 0 and anything longer mean 24 h, the most that RFC 9309 allows."""
+    unreachable_seconds: float = 30.0
+    """How long the whole fleet leaves an origin alone whose robots.txt could not be had."""
+    local_seconds: float = 300.0
+    """How long a process trusts its own copy before it asks the store again."""
+    claim_seconds: float = 60.0
+    """How long one node may take to fetch a file before another takes over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a URL is not to be fetched now: for good (`robots_disallowed`) or for a time."""
+
+    reason: Reason
+    text: str
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of one origin; `rules` None allows all, `unreachable` forbids all."""
+
+    rules: Protego | None
+    unreachable: str
+    until: float
+
+
+class Robots:
+    """Answers whether a URL may be fetched.
+
+    No file (4xx) allows everything; a server that fails (5xx, 429, no connection) allows nothing
+    for a while. Requests of one process that wait for the same file share one fetch.
+    """
+
+    def __init__(
+        self,
+        downloader: Downloader,
+        store: RobotsStore,
+        options: RobotsOptions,
+        *,
+        holder: str,
+        rng: random.Random,
+    ) -> None:
+        self._downloader = downloader
+        self._store = store
+        self._options = options
+        self._holder = holder
+        self._rng = rng
+        self._known: dict[str, _Known] = {}
+        self._loading: dict[str, asyncio.Event] = {}
+
+    async def refusal(self, url: str) -> Refusal | None:
+        """None when `url` may be fetched. URLs that are not http or https may."""
+        found = _ORIGIN.match(url)
+        if found is None:
+            return None
+        origin = f"{found[1]}://{found[3]}".lower()
+        known = self._fresh(origin) or await self._shared_load(origin)
+        if known.unreachable:
+            wait = max(0.0, known.until - asyncio.get_running_loop().time())
+            return Refusal(Reason.ROBOTS_UNREACHABLE, known.unreachable, wait)
+        agent = self._options.user_agent
+        if known.rules is None or known.rules.can_fetch(url, agent):
+            return None
+        return Refusal(
+            Reason.ROBOTS_DISALLOWED, f"{origin}/robots.txt disallows {url} for {agent!r}"
+        )
+
+    async def crawl_delay(self, url: str) -> float | None:
+        """Seconds between two fetches that the file of this URL's origin asks for, if it does."""
+        found = _ORIGIN.match(url)
+        if found is None:
+            return None
+        origin = f"{found[1]}://{found[3]}".lower()
+        known = self._fresh(origin) or await self._shared_load(origin)
+        return None if known.rules is None else known.rules.crawl_delay(self._options.user_agent)
+
+    def _fresh(self, origin: str) -> _Known | None:
+        known = self._known.get(origin)
+        if known is None or known.until <= asyncio.get_running_loop().time():
+            return None
+        return known
+
+    async def _shared_load(self, origin: str) -> _Known:
+        while (loading := self._loading.get(origin)) is not None:
+            await loading.wait()
+            if (known := self._fresh(origin)) is not None:
+                return known
+        self._loading[origin] = done = asyncio.Event()
+        try:
+            return await self._load(origin)
+        finally:
+            del self._loading[origin]
+            done.set()
+
+    async def _load(self, origin: str) -> _Known:
+        """From the store; else fetch it, unless another node is at it: then wait for its answer."""
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            stored = await self._store.get(origin)
+            entry = RobotsEntry.decode(stored) if stored is not None else None
+            if entry is not None:
+                return self._keep(origin, entry)
+            if await self._store.begin(origin, self._holder, self._options.claim_seconds):
+                break
+            await asyncio.sleep(pause * (0.5 + self._rng.random()))
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+        entry = await self._ask(origin)
+        await self._store.put(origin, entry.encode(), self._ttl(entry))
+        return self._keep(origin, entry)
+
+    def _ttl(self, entry: RobotsEntry) -> float:
+        options = self._options
+        if entry.kind is EntryKind.UNREACHABLE:
+            return options.unreachable_seconds
+        return min(options.ttl_seconds or _LONGEST_TTL_SECONDS, _LONGEST_TTL_SECONDS)
+
+    def _keep(self, origin: str, entry: RobotsEntry) -> _Known:
+        seconds = min(self._options.local_seconds, self._ttl(entry))
+        text = entry.body.decode("utf-8-sig", "replace")
+        known = _Known(
+            rules=Protego.parse(text) if entry.kind is EntryKind.RULES else None,
+            unreachable=text if entry.kind is EntryKind.UNREACHABLE else "",
+            until=asyncio.get_running_loop().time() + seconds,
+        )
+        if len(self._known) >= _MAX_ORIGINS:
+            del self._known[next(iter(self._known))]
+        self._known[origin] = known
+        return known
+
+    async def _ask(self, origin: str) -> RobotsEntry:
+        try:
+            response = await self._follow(f"{origin}/robots.txt")
+        except RequestError as error:
+            return _unreachable(str(error))
+        status = response.status_code
+        if status >= 500 or status == 429:
+            return _unreachable(f"HTTP {status} for {response.url}")
+        if 200 <= status < 300 and response.content.strip():
+            return RobotsEntry(EntryKind.RULES, response.content[:ROBOTS_MAX_BYTES])
+        return RobotsEntry(EntryKind.ALLOW)
+
+    async def _follow(self, url: str) -> Response:
+        response = await self._fetch(url)
+        for _ in range(_MAX_REDIRECTS):
+            if response.status_code not in REDIRECT_STATUSES or not response.headers.get(
+                "location"
+            ):
+                break
+            response = await self._fetch(redirect_target(response))
+        return response
+
+    async def _fetch(self, url: str) -> Response:
+        try:
+            return await self._downloader.fetch(Request(url))
+        except OrbwebError:
+            raise
+        except Exception as error:
+            text = f"{url}: {type(error).__name__}: {error}"
+            raise DownloadError(Reason.HTTP_ERROR, text) from error
+
+
+def _unreachable(text: str) -> RobotsEntry:
+    text = f"robots.txt cannot be had: {text}"
+    return RobotsEntry(EntryKind.UNREACHABLE, text.encode("utf-8", "replace"))
