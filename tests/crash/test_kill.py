@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from fleet import Fleet
+from tests.crash.fleet import Fleet
 
 from orbweb.testing.pages import Tree
 

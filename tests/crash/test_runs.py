@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fleet import Fleet
+from tests.crash.fleet import Fleet
 
 
 def asked(fleet: Fleet) -> int:

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from fleet import Fleet
-from servers import Server, redis_binary
-from test_kill import FAST, assert_whole_tree
+from tests.crash.fleet import Fleet
+from tests.servers import Server, redis_binary
+from tests.crash.test_kill import FAST, assert_whole_tree
 
 PAGES = 3000
 KINDS = [
