@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -70,7 +71,10 @@ class Claim:
     pending: int
     """Requests that are not finished, whoever holds them; pseudo-requests included."""
     wait_ms: int
-    """Milliseconds until something becomes claimable by itself; -1 when nothing is in sight."""
+    """Milliseconds after which it is worth asking again; -1 when nothing is in sight.
+
+    Never longer than one step of the run's clocks: they move only when somebody looks.
+    """
     stopping: bool = False
     """An operator asked all nodes of this run to stop."""
 
@@ -160,6 +164,11 @@ class RunConfig:
     """A finished run older than this counts as absent."""
     run_ttl_ms: int = 7 * 86_400_000
     """A run with a run id is collected this long after its last sign of life; 0 = never."""
+
+
+def new_epoch() -> str:
+    """A name that no incarnation of a run has had."""
+    return uuid.uuid4().hex[:12]
 
 
 def clock_step_ms(config: RunConfig) -> int:

@@ -35,6 +35,10 @@ class ShardKeys:
         return f"{self.tag}:current"
 
     @property
+    def jobs(self) -> str:
+        return f"{self.tag}:jobs"
+
+    @property
     def runs(self) -> str:
         return f"{self.tag}:runs"
 
@@ -51,9 +55,9 @@ class ShardKeys:
     def robots(self, origin: str) -> str:
         return f"{self.tag}:robots:{origin}"
 
-    def job_seen(self, job: str) -> str:
+    def job_seen(self, job: str, generation: str) -> str:
         """Fingerprints that all runs of a job share (`DEDUP_SCOPE` spider)."""
-        return f"{self.tag}:job:{clean(job)}:seen"
+        return f"{self.tag}:job:{clean(job)}:{generation}:seen"
 
     def run(self, job: str, run: str, epoch: str) -> RunKeys:
         return RunKeys(f"{self.tag}:run:{clean(job)}:{clean(run)}:{epoch}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from orbweb.frontier.base import (
     SeedReply,
     Status,
     clock_step_ms,
+    new_epoch,
 )
 from orbweb.model.reasons import Reason
 
@@ -149,7 +149,8 @@ class Run:
         self.dead: dict[str, Buried] = {}
         self.reasons: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
-        self.seen: set[int] = set()
+        self.own_seen: set[int] = set()
+        self.seen = self.own_seen
         self.seq = 0
         self.cursor = 0
         self.stopping = False
@@ -173,6 +174,7 @@ class MemoryShard:
     """
 
     now_ms: Callable[[], int]
+    new_epoch: Callable[[], str] = new_epoch
     clock: Clock = field(default_factory=Clock)
     slots: dict[str, dict[str, int]] = field(default_factory=dict)
     next_allowed: dict[str, int] = field(default_factory=dict)
@@ -233,12 +235,14 @@ class MemoryFrontier:
             found = None
         state = found.state if found else RunState.NEW
         if found is None:
-            epoch = uuid.uuid4().hex[:12]
+            epoch = self.shard.new_epoch()
             found = Run(self._base_of(epoch), wall)
             self.shard.runs[found.base] = found
         found.config = config
-        if config.dedup_scope == "spider":
-            found.seen = self.shard.job_seen.setdefault(self.job, set())
+        spider_wide = config.dedup_scope == "spider"
+        found.seen = (
+            self.shard.job_seen.setdefault(self.job, set()) if spider_wide else found.own_seen
+        )
         found.stopping = False
         self.shard.current[name] = epoch
         self._base = found.base
@@ -395,12 +399,14 @@ class MemoryFrontier:
         return Lease(id, token, task.host, task.priority, task.retries, deliveries, task.payload)
 
     def _wait_ms(self, run: Run) -> int:
-        pairs = (
-            (run.ready.first(), self._host_now),
-            (run.delayed.first(), self._now),
-            (run.deadline.first(), self._now),
+        step = clock_step_ms(run.config)
+        looks = (
+            (run.ready.first(), self._host_now, SHARD_STEP_MS),
+            (run.delayed.first(), self._now, step),
+            (run.deadline.first(), self._now, step),
         )
-        return min((max(0, at - clock) for at, clock in pairs if at is not None), default=-1)
+        waits = (max(0, min(at - clock, step)) for at, clock, step in looks if at is not None)
+        return min(waits, default=-1)
 
     # -- what a holder of leases does
 
@@ -444,6 +450,7 @@ class MemoryFrontier:
             self._forget(run, ack.id)
             self._unlease(run, ack.id, task)
             if ack.error:
+                task.retries += 1
                 self._bury(run, ack.id, task, ack.reason, ack.error)
             else:
                 run.reasons[str(ack.reason)] += 1

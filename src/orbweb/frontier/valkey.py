@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -34,6 +33,7 @@ from orbweb.frontier.base import (
     SeedReply,
     Status,
     clock_step_ms,
+    new_epoch,
 )
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean
 from orbweb.frontier.scripts import Script, script
@@ -132,10 +132,12 @@ class ValkeyFrontier:
         shard: int = 0,
         now: int | None = None,
         revive: Callable[[], Awaitable[None]] | None = None,
+        new_epoch: Callable[[], str] = new_epoch,
     ) -> None:
         """`revive` starts the server again if it is ours to start; `recover` calls it first."""
         self.caller = ScriptCaller(client, now)
         self._revive = revive
+        self._new_epoch = new_epoch
         self.shard = ShardKeys(prefix, shard)
         self.job = job
         self.run_id = run
@@ -152,18 +154,17 @@ class ValkeyFrontier:
         return await self.caller.call(name, (self.shard.tag, self.run.base), args)
 
     async def open(self, config: RunConfig) -> Opened:
-        seen = self.shard.job_seen(self.job) if config.dedup_scope == "spider" else ""
         state, epoch = await self.caller.call(
             "open",
             (self.shard.tag,),
             (
                 clean(self.job),
                 clean(self.run_id),
-                uuid.uuid4().hex[:12],
+                self._new_epoch(),
                 config.finished_ttl_ms,
                 config.run_ttl_ms if self.run_id else 0,
                 int(config.keep_alive),
-                seen,
+                config.dedup_scope,
                 config.host_concurrency,
                 config.host_delay_ms,
                 config.fetch_timeout_ms,

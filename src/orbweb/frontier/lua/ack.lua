@@ -15,7 +15,7 @@ while i <= #ARGV do
     push_argv(i + 6, children)
     local host, _, retries = unpack_body(body)
     if text ~= '' then
-      bury(id, body, retries, reason, text)
+      bury(id, body, retries + 1, reason, text)
     else
       count(reason)
     end

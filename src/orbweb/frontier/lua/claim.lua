@@ -89,16 +89,17 @@ commit()
 
 local wait = -1
 if #out == 0 then
-  local function sooner(key, clock)
+  -- A clock moves one step a look at most, so whoever waits for it must look that often.
+  local function sooner(key, clock, step)
     local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
     if first[2] then
-      local ms = math.max(0, tonumber(first[2]) - clock)
+      local ms = math.max(0, math.min(tonumber(first[2]) - clock, step))
       if wait < 0 or ms < wait then wait = ms end
     end
   end
-  sooner(READY, host_now)
-  sooner(DELAYED, now)
-  sooner(DEADLINE, now)
+  sooner(READY, host_now, SHARD_STEP_MS)
+  sooner(DELAYED, now, run_step)
+  sooner(DEADLINE, now, run_step)
 end
 local answer = {code, state, call('HLEN', BODY), wait, call('HEXISTS', META, 'stopping')}
 for i = 1, #out do answer[#answer + 1] = out[i] end

@@ -14,10 +14,9 @@ for _, name in ipairs(call('ZRANGEBYSCORE', SHARD .. ':runs', '-inf', wall, 'LIM
     answer[#answer + 1] = name
     answer[#answer + 1] = int(pending)
   end
-  call('SADD', SHARD .. ':garbage', RUN)
-  call('ZREM', SHARD .. ':runs', name)
   local run, epoch = string.match(name, '^(.*):([^:]*)$')
   if call('HGET', SHARD .. ':current', run) == epoch then call('HDEL', SHARD .. ':current', run) end
+  give_up(name)
 end
 
 local removed = 0

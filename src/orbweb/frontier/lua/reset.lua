@@ -6,9 +6,12 @@
 
 local name = ARGV[2] .. ':' .. ARGV[3]
 local epoch = call('HGET', SHARD .. ':current', name)
-if ARGV[4] == '1' then call('SADD', SHARD .. ':garbage', SHARD .. ':job:' .. ARGV[2]) end
+local generation = ARGV[4] == '1' and call('HGET', SHARD .. ':jobs', ARGV[2])
+if generation then
+  call('SADD', SHARD .. ':garbage', SHARD .. ':job:' .. ARGV[2] .. ':' .. generation)
+  call('HDEL', SHARD .. ':jobs', ARGV[2])
+end
 if not epoch then return 0 end
-call('SADD', SHARD .. ':garbage', SHARD .. ':run:' .. name .. ':' .. epoch)
-call('ZREM', SHARD .. ':runs', name .. ':' .. epoch)
 call('HDEL', SHARD .. ':current', name)
+give_up(name .. ':' .. epoch)
 return 1

@@ -13,6 +13,7 @@
 --   :next       hash  host -> next allowed time (ms); only hosts with a delay
 --   :waiting:HOST set run bases that found the host full
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
+--   :jobs       hash  job -> generation      of what its runs have seen, when they share it
 --   :runs       zset  job:run:epoch -> when it may be collected (wall ms, inf = never)
 --   :garbage    set   run bases that nobody can reach any more
 -- Run
@@ -42,7 +43,7 @@ local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':wa
 
 local wall, now, host_now -- server's clock; the run's clock; the shard's clock
 local state, seq, concurrency, delay, fetch_ms, max_retries, max_deliveries, seen_base
-local first_seq
+local first_seq, run_step
 local reasons, counters = {}, {}
 local seen_buckets, seen_count, seen_low, seen_first_count
 
@@ -86,7 +87,8 @@ local function begin()
   state, seq, concurrency, delay = meta[1], tonumber(meta[5]), tonumber(meta[6]), tonumber(meta[7])
   fetch_ms, max_retries, max_deliveries, seen_base = tonumber(meta[8]), tonumber(meta[9]), tonumber(meta[10]), meta[11]
   first_seq = seq
-  now = tick(META, meta[2], meta[3], tonumber(meta[4]))
+  run_step = tonumber(meta[4])
+  now = tick(META, meta[2], meta[3], run_step)
   local shard = call('HMGET', SHARD .. ':clock', 'wall', 'log')
   host_now = tick(SHARD .. ':clock', shard[1], shard[2], SHARD_STEP_MS)
   return true
@@ -94,6 +96,14 @@ end
 
 local function lost_run()
   return redis.error_reply('RUNLOST ' .. tostring(RUN))
+end
+
+-- Takes an incarnation, job:run:epoch, out of use: its nodes find it lost from now on.
+local function give_up(name)
+  local base = SHARD .. ':run:' .. name
+  call('SADD', SHARD .. ':garbage', base)
+  call('ZREM', SHARD .. ':runs', name)
+  call('HDEL', base .. ':meta', 'state')
 end
 
 local function count(reason, n)

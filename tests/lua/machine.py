@@ -1,0 +1,340 @@
+"""A Hypothesis machine that walks all transitions in any order, steered to where the rare things are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from orbweb.errors import RunLost
+from orbweb.frontier.base import (
+    HOLD_ID,
+    SEED_ID,
+    Ack,
+    Claim,
+    Held,
+    Nack,
+    NackResult,
+    RunConfig,
+    RunState,
+    SeedCode,
+)
+from tests.lua.twins import REQUEST_CODES, Backend, Twins, new_request
+
+codes = st.lists(st.integers(0, REQUEST_CODES - 1), max_size=4)
+runs = st.integers(0, 2)
+nodes = st.sampled_from("ABC")
+recent = st.integers(0, 11)
+some_recent = st.lists(recent, min_size=1, max_size=4)
+LEASE_MS = 2_000
+
+configs = st.builds(
+    RunConfig,
+    host_concurrency=st.integers(0, 3),
+    host_delay_ms=st.sampled_from([0, 0, 500]),
+    fetch_timeout_ms=st.just(3_000),
+    lease_ms=st.sampled_from([6_000, 1_200]),
+    max_retries=st.integers(0, 2),
+    max_deliveries=st.integers(1, 3),
+    keep_alive=st.sampled_from([False] * 5 + [True]),
+    dedup_scope=st.sampled_from(["run", "spider"]),
+    finished_ttl_ms=st.sampled_from([0, 4_000, 10**9]),
+    run_ttl_ms=st.sampled_from([0, 100_000]),
+)
+
+
+class FrontierMachine(RuleBasedStateMachine):
+    """Every rule is one transition (or a few) on all backends; the whole state is compared after it."""
+
+    backends: ClassVar[list[Backend]]
+    counts: ClassVar[Counter[str]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts["sequences"] += 1
+        self.twins = Twins(self.backends, self.counts)
+        self.opened: set[int] = set()
+        self.seq = dict.fromkeys("ABC", 0)
+        self.seed_seq = 0
+        self.held: list[list[Held]] = [[], [], []]
+        self.seed_token = ["none"] * 3
+
+    # -- how rules speak of runs and leases
+
+    def run(self, wanted: int) -> int:
+        """The run, or one that was opened."""
+        return wanted if wanted in self.opened else min(self.opened)
+
+    def memory(self, run: int) -> Any:
+        return self.twins.shard.runs.get(self.twins.memory[run]._base)
+
+    def cursor(self, run: int) -> int:
+        memory = self.memory(run)
+        return memory.cursor if memory else 0
+
+    def pick(self, run: int, which: list[int]) -> list[Held]:
+        last = self.held[run][-12:]
+        chosen = [last[i % len(last)] for i in which] if last else []
+        return list(dict.fromkeys(chosen))
+
+    def note(self, event: str) -> None:
+        self.counts[event] += 1
+
+    # -- rules
+
+    @initialize(first=configs, second=configs, seeds=codes)
+    def start(self, first: RunConfig, second: RunConfig, seeds: list[int]) -> None:
+        for run, config in ((0, first), (2, second)):
+            self.open(run, config)
+            self.take_seeding(run, "A")
+            self.push_seeds(run, 1, False, [*seeds, 70, 71, 72, 73, 88])
+
+    @rule(ms=st.sampled_from([-3_000, 1, 100, 400, 900, 2_500, 60_000]))
+    def time(self, ms: int) -> None:
+        self.twins.wall = max(1, self.twins.wall + ms)
+
+    @rule(run=runs, config=configs)
+    def open(self, run: int, config: RunConfig) -> None:
+        known = self.twins.memory[run]._base
+        answer = self.twins.open(run, config)
+        self.opened.add(run)
+        self.note(f"open {answer.state}")
+        if known and self.twins.memory[run]._base != known:
+            self.note("new incarnation")
+
+    @rule(run=runs, node=nodes)
+    def claim_seeding(self, run: int, node: str) -> None:
+        self.take_seeding(self.run(run), node)
+
+    def take_seeding(self, run: int, node: str) -> None:
+        self.seed_seq += 1
+        answer = self.twins.step(run, "seed_claim", node, 1_000 + self.seed_seq, LEASE_MS)
+        if answer is not RunLost:
+            self.note(f"seeding {answer.code}")
+            if answer.code is SeedCode.OK:
+                self.seed_token[run] = answer.token
+
+    @rule(run=runs, ahead=st.sampled_from([0, 1, 1, 1, 2]), last=st.integers(0, 4), seeds=codes)
+    def seed(self, run: int, ahead: int, last: int, seeds: list[int]) -> None:
+        run = self.run(run)
+        self.push_seeds(run, self.cursor(run) + ahead, last == 0, seeds)
+
+    def push_seeds(self, run: int, batch: int, final: bool, seeds: list[int]) -> None:
+        token, requests = self.seed_token[run], [new_request(code) for code in seeds]
+        answer = self.twins.step(run, "seed_push", token, batch, final, requests)
+        if answer is not RunLost:
+            self.note(f"seeds {answer.code}")
+
+    @rule(
+        run=runs,
+        node=nodes,
+        want=st.integers(1, 5),
+        kind=st.sampled_from(["new"] * 4 + ["again", "old"]),
+    )
+    def claim(self, run: int, node: str, want: int, kind: str) -> None:
+        run = self.run(run)
+        seq = self.seq[node] - (kind == "old")
+        if kind == "new" or seq <= 0:
+            self.seq[node] += 1
+            seq = self.seq[node]
+        answer = self.claim_as(run, node, seq, want)
+        if answer is not RunLost and answer.leases:
+            self.note(f"claim {kind}")
+
+    def claim_as(self, run: int, node: str, seq: int, want: int) -> Any:
+        answer = self.twins.step(run, "claim", node, seq, want, LEASE_MS)
+        if isinstance(answer, Claim):
+            self.held[run] += [lease.held for lease in answer.leases]
+            self.check_claim(run, answer)
+        return answer
+
+    def check_claim(self, run: int, claim: Claim) -> None:
+        """A claim never takes a host beyond the limit of its run, whoever holds the other slots."""
+        shard, limit = self.twins.shard, self.memory(run).concurrency
+        for lease in claim.leases:
+            slots = shard.slots.get(lease.host, {})
+            assert sum(end > shard.clock.log for end in slots.values()) <= limit
+            assert lease.deliveries <= self.memory(run).config.max_deliveries
+
+    @rule(
+        run=runs,
+        which=some_recent,
+        children=codes,
+        failed=st.integers(0, 4),
+        items=st.integers(0, 2),
+    )
+    def ack(self, run: int, which: list[int], children: list[int], failed: int, items: int) -> None:
+        run = self.run(run)
+        held = self.pick(run, which)
+        error = "" if failed else "broke\nhalf-way"
+        acks = [
+            Ack(id, token, "callback_error" if error else "done", items, links, error)
+            for n, (id, token) in enumerate(held)
+            for links in [[new_request(code) for code in children[n::2]]]
+        ]
+        answer = self.twins.step(run, "ack", acks)
+        if answer is not RunLost:
+            self.counts["acks"] += sum(answer)
+            self.counts["acks fenced"] += len(answer) - sum(answer)
+
+    @rule(run=runs, which=recent, children=codes)
+    def emit(self, run: int, which: int, children: list[int]) -> None:
+        run = self.run(run)
+        for id, token in self.pick(run, [which]):
+            answer = self.twins.step(run, "emit", id, token, [new_request(c) for c in children])
+            self.note(f"emit {answer}")
+
+    @rule(
+        run=runs,
+        which=some_recent,
+        backoff_ms=st.sampled_from([0, 300, 3_000]),
+        kind=st.sampled_from(["release", "retry", "retry", "fatal"]),
+        payload=st.sampled_from([None, b"changed\npay"]),
+    )
+    def nack(
+        self, run: int, which: list[int], backoff_ms: int, kind: str, payload: bytes | None
+    ) -> None:
+        run = self.run(run)
+        nacks = [
+            Nack(
+                id, token, backoff_ms, kind != "release", kind == "fatal", "timeout", "why", payload
+            )
+            for id, token in self.pick(run, which)
+        ]
+        answer = self.twins.step(run, "nack", nacks)
+        if answer is not RunLost:
+            for result in answer:
+                self.note(f"nack {kind} {result}")
+
+    @rule(run=runs, node=nodes, which=some_recent, seeder=st.booleans())
+    def renew(self, run: int, node: str, which: list[int], seeder: bool) -> None:
+        run = self.run(run)
+        held = self.pick(run, which)
+        if seeder:
+            held.append(Held(SEED_ID, self.seed_token[run]))
+        if len({id for id, _ in held}) == len(held):
+            self.twins.renew(run, node, LEASE_MS, held)
+
+    @rule(run=runs, which=some_recent)
+    def fetched(self, run: int, which: list[int]) -> None:
+        run = self.run(run)
+        self.twins.step(run, "fetched", self.pick(run, which))
+
+    @rule(run=runs, requests=codes)
+    def add(self, run: int, requests: list[int]) -> None:
+        run = self.run(run)
+        memory = self.memory(run)
+        was_done = memory is not None and memory.state is RunState.DONE
+        added = self.twins.step(run, "add", [new_request(code) for code in requests])
+        if was_done and added is not RunLost and added:
+            self.note("add reopened")
+
+    @rule(run=runs, drop=st.sampled_from([False, False, True]), also=st.integers(0, 13))
+    def redrive(self, run: int, drop: bool, also: int) -> None:
+        run = self.run(run)
+        memory = self.memory(run)
+        ids = [*(list(memory.dead)[:2] if memory else ()), f"u{also}"]
+        found = self.twins.step(run, "redrive", ids, drop=drop)
+        if found is not RunLost and found:
+            self.note("redriven")
+
+    @rule(run=runs)
+    def stop(self, run: int) -> None:
+        self.twins.step(self.run(run), "stop")
+
+    @rule(run=runs)
+    def status(self, run: int) -> None:
+        self.twins.step(self.run(run), "status")
+
+    @rule(run=runs, node=nodes)
+    def silence(self, run: int, node: str) -> None:
+        """Nobody answers until leases run out."""
+        run = self.run(run)
+        before = self.memory(run).counters["reaped"] if self.memory(run) else 0
+        for _ in range(4):
+            self.twins.wall += 1_000
+            self.seq[node] += 1
+            self.claim_as(run, node, self.seq[node], 1)
+        if self.memory(run) and self.memory(run).counters["reaped"] > before:
+            self.note("leases expired")
+            if self.memory(run).reasons["poison"]:
+                self.note("poison")
+
+    @rule(run=runs, node=nodes)
+    def drain(self, run: int, node: str) -> None:
+        """Steer to where walks rarely come: the end of a run."""
+        run = self.run(run)
+        if self.memory(run) is None:
+            return
+        if HOLD_ID in self.memory(run).tasks:
+            self.twins.step(run, "stop")
+        for _ in range(9):
+            if self.memory(run).state is RunState.DONE:
+                self.note("end")
+                return
+            self.twins.wall += 1_000
+            if SEED_ID in self.memory(run).tasks:
+                self.take_seeding(run, node)
+                self.push_seeds(run, self.cursor(run) + 1, True, [])
+            self.seq[node] += 1
+            answer = self.claim_as(run, node, self.seq[node], 9)
+            self.twins.step(run, "ack", [Ack(*lease.held, "done") for lease in answer.leases])
+
+    @rule(run=runs)
+    def repair_finds_nothing(self, run: int) -> None:
+        self.twins.fsck(self.run(run))
+
+    @rule(run=runs, seen=st.booleans(), really=st.integers(0, 3))
+    def reset(self, run: int, seen: bool, really: int) -> None:
+        if really == 0:
+            run = self.run(run)
+            self.twins.reset(run, seen and run != 1 - run and len(self.opened & {0, 1}) < 2)
+            self.note("reset")
+
+    @rule()
+    def collect(self) -> None:
+        self.twins.collect()
+
+    @invariant()
+    def nothing_differs(self) -> None:
+        self.twins.compare()
+
+    def teardown(self) -> None:
+        for memory in self.twins.shard.runs.values():
+            self.counts["buckets split"] += len(memory.seen) > 2
+            self.counts["nack dead"] += any(b.reason == "timeout" for b in memory.dead.values())
+
+
+RARE = (
+    "open new",
+    "open running",
+    "open done",
+    "new incarnation",
+    "collected",
+    "reset",
+    "seeding ok",
+    "seeding busy",
+    "seeding done",
+    "seeds ok",
+    "seeds duplicate",
+    "seeds gap",
+    "seeds stale",
+    "claim new",
+    "claim again",
+    "acks",
+    "acks fenced",
+    "emit True",
+    "emit False",
+    *(f"nack retry {result}" for result in NackResult),
+    f"nack release {NackResult.REQUEUED}",
+    f"nack fatal {NackResult.DEAD}",
+    "leases expired",
+    "poison",
+    "add reopened",
+    "redriven",
+    "end",
+    "buckets split",
+)
+"""What a good walk has met; the test fails when one of them was never reached."""

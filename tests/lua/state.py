@@ -1,0 +1,217 @@
+"""The whole state of a frontier as plain values: read from a server, and told by its twin in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import hiredis
+
+from orbweb.frontier.base import RunState, clock_step_ms
+from orbweb.frontier.keys import ShardKeys
+from orbweb.frontier.memory import MemoryShard, Place, Run
+from tests.lua.direct import DirectClient
+
+READ_ALL = b"""
+local out = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local kind = redis.call('TYPE', key).ok
+  local value
+  if kind == 'hash' then value = redis.call('HGETALL', key)
+  elseif kind == 'set' then value = redis.call('SMEMBERS', key)
+  elseif kind == 'zset' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  else value = redis.call('GET', key) end
+  out[#out + 1] = {key, kind, value}
+end
+return out
+"""
+
+State = dict[str, Any]
+
+
+class Dumper:
+    """Reads every key of a server in one call. Knows nothing of what should be there."""
+
+    def __init__(self, client: DirectClient) -> None:
+        self._client = client
+        self._sha = client.call("SCRIPT", "LOAD", READ_ALL)
+        self._reader = hiredis.Reader(encoding="utf-8")
+
+    def raw(self) -> State:
+        state: State = {}
+        for key, kind, value in self._client.call("EVALSHA", self._sha, 0):
+            name = key.decode()
+            if kind == b"hash":
+                texts = [word.decode() for word in value]
+                state[name] = dict(zip(texts[::2], texts[1::2], strict=True))
+            elif kind == b"zset":
+                members = [word.decode() for word in value[::2]]
+                state[name] = dict(zip(members, map(float, value[1::2]), strict=True))
+            elif kind == b"set":
+                state[name] = {word.decode() for word in value}
+            else:
+                state[name] = value.decode()
+        return state
+
+
+def fold_seen(raw: State) -> State:
+    """Replace buckets of fingerprints by one set each; check that each lies where it is looked for."""
+    state = {key: value for key, value in raw.items() if ":seen" not in key}
+    bases = {key.partition(":seen")[0] + ":seen" for key in raw if ":seen" in key}
+    for base in bases:
+        head = raw.get(base, {})
+        buckets, members = int(head.get("buckets", 1)), set()
+        low = 1 << (buckets.bit_length() - 1)
+        for number in range(buckets):
+            for member in raw.get(f"{base}:{number}", ()):
+                spread = int(member[-9:])
+                bucket = spread % (low * 2)
+                if bucket >= buckets:
+                    bucket = spread % low
+                assert bucket == number, f"{member} lies in bucket {number}, not in {bucket}"
+                members.add(int(member))
+        stray = {key for key in raw if key.startswith(f"{base}:")}
+        stray -= {f"{base}:{number}" for number in range(buckets)}
+        assert not stray, f"buckets beyond the last: {stray}"
+        assert len(members) == int(head.get("count", 0)), f"{base} counts {head}, holds {members}"
+        state[base] = members
+    return state
+
+
+def living(raw: State, keys: ShardKeys) -> State:
+    """The state without what waits to be unlinked."""
+    garbage = raw.get(keys.garbage, set())
+    kept = {
+        key: value
+        for key, value in raw.items()
+        if key != keys.garbage and not any(key.startswith(f"{base}:") for base in garbage)
+    }
+    return fold_seen(kept)
+
+
+def told(shard: MemoryShard, keys: ShardKeys, collect_at: dict[str, float]) -> State:
+    """What the server's keys must hold when the twin in memory is right."""
+    state: State = dict(_shard_state(shard, keys))
+    state[keys.runs] = dict(collect_at)
+    for run in shard.runs.values():
+        state.update(_run_state(run, keys))
+    return {key: value for key, value in state.items() if value}
+
+
+def _shard_state(shard: MemoryShard, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
+    runs = f"{keys.tag}:run:"
+    if shard.clock.wall is not None:
+        yield keys.clock, {"wall": str(shard.clock.wall), "log": str(shard.clock.log)}
+    for host, slots in shard.slots.items():
+        yield keys.slots(host), {runs + member: float(end) for member, end in slots.items()}
+    yield keys.next_allowed, {host: str(at) for host, at in shard.next_allowed.items()}
+    for host, bases in shard.waiting.items():
+        yield keys.waiting(host), {runs + base for base in bases}
+    yield keys.current, {f"{job}:{run}": epoch for (job, run), epoch in shard.current.items()}
+
+
+def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
+    base = f"{keys.tag}:run:{run.base}"
+    tasks = run.tasks.items()
+    yield f"{base}:meta", _meta(run)
+    yield (
+        f"{base}:body",
+        {
+            id: f"{task.host}\n{task.priority}\n{task.retries}\n{_text(task.payload)}"
+            for id, task in tasks
+        },
+    )
+    yield f"{base}:owner", {id: task.token for id, task in tasks if task.place is Place.LEASED}
+    for host, queue in run.queues.items():
+        yield (
+            f"{base}:queue:{host}",
+            {id: float(priority * 2**32 + order) for priority, order, id in queue},
+        )
+    for name, timed in (
+        ("ready", run.ready),
+        ("delayed", run.delayed),
+        ("deadline", run.deadline),
+        ("nodes", run.nodes),
+    ):
+        yield f"{base}:{name}", {member: float(at) for member, at in timed.at.items()}
+    yield f"{base}:expired", {id: str(times) for id, times in run.expired.items()}
+    yield (
+        f"{base}:claims",
+        {node: f"{seq} {' '.join(ids)}" for node, (seq, ids) in run.claims.items()},
+    )
+    yield (
+        f"{base}:dead",
+        {
+            id: f"{b.task.host}\n{b.task.priority}\n{b.task.retries}\n{_text(b.task.payload)}"
+            for id, b in run.dead.items()
+        },
+    )
+    yield (
+        f"{base}:why",
+        {id: f"{b.reason}\n{b.tries}\n{b.at_ms}\n{b.error}" for id, b in run.dead.items()},
+    )
+    yield f"{base}:reasons", {str(reason): str(n) for reason, n in run.reasons.items()}
+    yield f"{base}:seen", run.own_seen
+
+
+def _text(payload: bytes | None) -> str:
+    return (payload or b"").decode()
+
+
+def _meta(run: Run) -> dict[str, str]:
+    """The hash `meta` without what only a server knows; zeros are left out."""
+    numbers = {
+        "started": run.started,
+        "finished": run.finished,
+        "seq": run.seq,
+        "cursor": run.cursor,
+        "wall": run.clock.wall,
+        "log": run.clock.log,
+        "concurrency": run.concurrency,
+        "delay": run.delay,
+        "fetch": run.config.fetch_timeout_ms,
+        "step": clock_step_ms(run.config),
+        "retries": run.config.max_retries,
+        "deliveries": run.config.max_deliveries,
+        "stopping": int(run.stopping),
+        **{name: run.counters[name] for name in ("items", "retried", "reaped", "fenced")},
+    }
+    state = "done" if run.state is RunState.DONE else "running"
+    return {"state": state} | {name: str(n) for name, n in numbers.items() if n}
+
+
+def comparable(state: State, keys: ShardKeys, shard: MemoryShard) -> State:
+    """A server's state in the form of `told`: shared sets of fingerprints are checked here."""
+    state = {key: value for key, value in state.items() if not key.endswith(":beats")}
+    generations = state.pop(keys.jobs, {})
+    for job, generation in generations.items():
+        seen = state.pop(keys.job_seen(job, generation), set())
+        assert seen == shard.job_seen.get(job, set())
+    for key, meta in state.items():
+        if key.endswith(":meta"):
+            meta = {name: value for name, value in meta.items() if value != "0"}
+            meta.pop("ttl", None)
+            meta.pop("seen", None)
+            if "stopping" in meta:
+                meta["stopping"] = "1"
+            state[key] = meta
+    return state
+
+
+def check_sound(state: State, keys: ShardKeys) -> None:
+    """The invariants of the protocol on a server's state."""
+    runs = [key.removesuffix(":meta") for key in state if key.endswith(":meta")]
+    for base in runs:
+        body = set(state.get(f"{base}:body", ()))
+        owner, deadline = state.get(f"{base}:owner", {}), state.get(f"{base}:deadline", {})
+        assert set(owner) == set(deadline), "who holds a request, and until when"
+        prefix = f"{base}:queue:"
+        queues = {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)}
+        assert set(queues) == set(state.get(f"{base}:ready", ())), "ready: the hosts with a queue"
+        places = [id for queue in queues.values() for id in queue]
+        places += [*owner, *state.get(f"{base}:delayed", ())]
+        places += [id for id in ("@seed", "@hold") if id in body and id not in owner]
+        assert len(places) == len(set(places)), "no request stands in two places"
+        assert set(places) == body, "every pending request stands somewhere, and nothing else does"
+        assert (state[f"{base}:meta"]["state"] == "done") == (not body), "the end is exact"
+        assert set(state.get(f"{base}:dead", ())) == set(state.get(f"{base}:why", ()))
