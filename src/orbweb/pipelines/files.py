@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
+from typing import BinaryIO
 
 from orbweb.errors import ItemError
+from orbweb.log import event
 
 CHUNK_BYTES = 1 << 16
 
@@ -52,6 +56,38 @@ def append(path: Path, file: FileIO, block: bytes) -> None:
         raise
     if start == 0:
         sync_directory(path.parent)
+
+
+@contextmanager
+def replace(path: Path) -> Iterator[BinaryIO]:
+    """Write a new content for `path`, which takes its place whole when the block ends well.
+
+    Call it while `path` is locked. A crash leaves the old content, and a hidden file beside it
+    that the next call overwrites.
+    """
+    draft = path.with_name(f".{path.name}.new")
+    try:
+        with draft.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        shutil.copymode(path, draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def cut_torn(path: Path, file: FileIO, end: int, logger: logging.Logger) -> None:
+    """Move what lies after `end` to `<path>.torn`: half a row of a writer that was killed."""
+    tail = os.pread(file.fileno(), os.fstat(file.fileno()).st_size - end, end)
+    torn = path.with_name(f"{path.name}.torn")
+    with torn.open("ab") as keep:
+        keep.write(tail + b"\n")
+    file.truncate(end)
+    event(
+        logger, "torn_row_cut", level=logging.WARNING, file=path, size_bytes=len(tail), kept_in=torn
+    )
 
 
 def last_line_start(file: FileIO) -> int:

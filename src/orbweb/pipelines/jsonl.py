@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from io import FileIO
@@ -12,9 +11,8 @@ from typing import Any, Self
 import msgspec
 
 from orbweb.errors import ItemError
-from orbweb.log import event
 from orbweb.pipelines.base import BasePipeline, Row
-from orbweb.pipelines.files import append, last_line_start, locked, table_path
+from orbweb.pipelines.files import append, cut_torn, last_line_start, locked, table_path
 
 
 class JsonLinesPipeline(BasePipeline):
@@ -22,7 +20,7 @@ class JsonLinesPipeline(BasePipeline):
 
     Any number of processes may append to one file, and it may be moved away at any time. A batch
     is fsynced before it counts as stored. Half a line at the end, left by a process that was
-    killed while it wrote, was never counted as stored: the next batch cuts it off with a warning.
+    killed while it wrote, was never counted as stored: the next batch moves it to `<file>.torn`.
 
     Dates become ISO 8601 text, Decimal and UUID text, bytes Base64, sets lists, NaN null.
     """
@@ -58,9 +56,8 @@ class JsonLinesPipeline(BasePipeline):
         tail = os.pread(file.fileno(), size - start, start)
         if _is_json(tail):
             file.write(b"\n")
-            return
-        event(self.logger, "torn_row_cut", level=logging.WARNING, file=path, size_bytes=len(tail))
-        file.truncate(start)
+        else:
+            cut_torn(path, file, start, self.logger)
 
 
 def encode_row(row: Row) -> bytes:

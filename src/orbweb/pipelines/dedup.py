@@ -1,0 +1,120 @@
+"""Folding the second copies of rows that crashes leave in files."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from orbweb.errors import ConfigError
+from orbweb.log import event, get_logger
+from orbweb.pipelines.csv import parse, records
+from orbweb.pipelines.files import locked, replace
+
+KEY_COLUMN = "_key"
+
+
+class _Keyed(msgspec.Struct):
+    key: msgspec.Raw = msgspec.field(name=KEY_COLUMN, default=msgspec.Raw())
+
+
+class _Folder:
+    """Writes the rows that stay, and counts the others."""
+
+    def __init__(self, writer: BinaryIO) -> None:
+        self._writer = writer
+        self._keys: set[bytes] = set()
+        self.kept = 0
+        self.repeated = 0
+        self.torn = 0
+
+    def header(self, line: bytes) -> None:
+        self._writer.write(line)
+
+    def row(self, key: bytes, line: bytes) -> None:
+        """Take a row; an empty key is no key."""
+        if key:
+            digest = blake2b(key, digest_size=16).digest()
+            if digest in self._keys:
+                self.repeated += 1
+                return
+            self._keys.add(digest)
+        self.kept += 1
+        self._writer.write(line if line.endswith(b"\n") else line + b"\n")
+
+
+def dedup_file(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Keep the first row of each `_key` in a .jsonl or .csv file; returns (kept, removed).
+
+    Half a row is removed too; rows without a key are kept. The file changes in one step while
+    writers wait. Memory grows with the number of keys (about 100 bytes each), not with the file.
+    Raises `ConfigError` for a file that it cannot fold.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}")
+    fold = {".jsonl": _fold_json_lines, ".csv": _fold_csv}.get(path.suffix.lower())
+    if fold is None:
+        raise ConfigError(f"{path}: only .jsonl and .csv files can be folded")
+    with locked(path, create=False), path.open("rb") as reader, replace(path) as writer:
+        folder = _Folder(writer)
+        fold(reader, folder)
+    event(
+        get_logger("pipelines.dedup"),
+        "items_folded",
+        level=logging.WARNING if folder.torn else logging.INFO,
+        file=path,
+        kept=folder.kept,
+        repeated=folder.repeated,
+        torn=folder.torn,
+    )
+    return folder.kept, folder.repeated + folder.torn
+
+
+def _fold_json_lines(reader: BinaryIO, folder: _Folder) -> None:
+    for line in reader:
+        if not line.strip():
+            continue
+        try:
+            key = bytes(msgspec.json.decode(line, type=_Keyed).key)
+        except msgspec.ValidationError:
+            folder.row(b"", line)  # JSON, but no object
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            folder.torn += 1
+        else:
+            folder.row(b"" if key == b"null" else key, line)
+
+
+def _fold_csv(reader: BinaryIO, folder: _Folder) -> None:
+    whole_bytes = 0
+    key_at: int | None = None
+    with _cells_of_any_size():
+        for record in records(reader):
+            whole_bytes += len(record)
+            cells = parse(record)
+            if key_at is not None:
+                key = cells[key_at] if key_at < len(cells) else ""
+                folder.row(key.encode("utf-8", "surrogateescape"), record)
+            elif KEY_COLUMN in cells:
+                key_at = cells.index(KEY_COLUMN)
+                folder.header(record)
+            else:
+                raise ConfigError(f"the file has no column {KEY_COLUMN!r}: nothing tells its rows")
+    folder.torn += reader.seek(0, os.SEEK_END) > whole_bytes
+
+
+@contextmanager
+def _cells_of_any_size() -> Iterator[None]:
+    before = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
