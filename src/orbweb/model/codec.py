@@ -143,7 +143,7 @@ def decode(payload: bytes) -> Request:
             filter_repeat=wire.f,
             cb_kwargs=wire.k,
             meta=wire.e,
-            **wire.o,
+            **_checked_rare(wire.o),
         )
         request.requests_kwargs.update(wire.h)
         if wire.x:
@@ -153,6 +153,7 @@ def decode(payload: bytes) -> Request:
         OrbwebError,
         ValueError,
         TypeError,
+        AttributeError,
         LookupError,
         ArithmeticError,
         RecursionError,
@@ -177,6 +178,12 @@ def _checked_custom(custom: dict[str, Any]) -> dict[str, Any]:
         taken = ", ".join(sorted(_RESERVED.intersection(custom)))
         raise UnserialisableError(f"custom: the name {taken} belongs to Request itself")
     return custom
+
+
+def _checked_rare(rare: dict[str, Any]) -> dict[str, Any]:
+    if not _RARE.keys() >= rare.keys():
+        raise ValueError(f"unknown arguments {sorted(rare)}")
+    return rare
 
 
 def _refuse_scalars(request: Request) -> None:

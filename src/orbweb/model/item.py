@@ -10,7 +10,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from hashlib import blake2b, md5
 from types import NoneType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from itemadapter.adapter import ItemAdapter
@@ -52,6 +52,11 @@ class Item:
     __table_name__: ClassVar[str | None] = None
     __unique_key__: ClassVar[str | Iterable[str] | None] = None
     __pipelines__: ClassVar[str | Iterable[str] | None] = None
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __init__(self, **fields: Any) -> None:
         for name, value in fields.items():

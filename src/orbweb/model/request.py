@@ -258,6 +258,8 @@ class Request:
         record["callback"] = self.callback_name or None
         record["download_midware"] = name_of(self.download_midware) or None
         record["custom"] = dict(self.__dict__)
+        if not record["requests_kwargs"].get("headers", True):
+            del record["requests_kwargs"]["headers"]
         return record
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -148,8 +149,8 @@ class Response:
     def selector(self) -> Selector:
         """The parsed document (parsel). XML when the content type says so, else HTML."""
         kind = "xml" if _is_xml(self.headers.get("content-type", "")) else "html"
-        encoding = self.encoding
-        if encoding in _UTF8_NAMES and not self.content.startswith(b"\xef\xbb\xbf"):
+        whole = self.content and not self.content.startswith(codecs.BOM_UTF8)
+        if whole and self.encoding in _UTF8_NAMES:
             return Selector(body=self.content, encoding="utf-8", type=kind, base_url=self.url)
         return Selector(text=self.text, type=kind, base_url=self.url)
 
