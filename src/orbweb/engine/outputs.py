@@ -1,0 +1,246 @@
+"""What callbacks yield: links become requests for the frontier, items become records to store."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from itemadapter import ItemAdapter
+
+from orbweb.engine.options import Codec
+from orbweb.errors import ItemError, SpiderError, UnserialisableError
+from orbweb.frontier.base import NewRequest
+from orbweb.log import get_logger
+from orbweb.model.fingerprint import derived_fingerprint, fingerprint, request_id
+from orbweb.model.item import Item, ItemRecord, item_record
+from orbweb.model.reasons import Reason
+from orbweb.model.request import Request
+from orbweb.model.url import BadUrlError, host_of
+
+log = get_logger("orbweb.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRules:
+    """Which links are taken; 0 and empty mean no limit."""
+
+    depth_limit: int = 0
+    url_length_limit: int = 8192
+    allowed_domains: frozenset[str] = frozenset()
+    drop_query_params: frozenset[str] = frozenset()
+
+    def refusal(self, request: Request, depth: int) -> Reason | None:
+        """Why the request is not taken, or None."""
+        if 0 < self.url_length_limit < len(request.url):
+            return Reason.URL_LENGTH
+        if 0 < self.depth_limit < depth:
+            return Reason.DEPTH_LIMIT
+        if self.allowed_domains and not self._is_onsite(host_of(request.url)):
+            return Reason.OFFSITE
+        return None
+
+    def _is_onsite(self, host: str) -> bool:
+        name = host.partition(":")[0] if not host.startswith("[") else host
+        while name:
+            if name in self.allowed_domains:
+                return True
+            name = name.partition(".")[2]
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request that is not taken, and why."""
+
+    reason: Reason
+    text: str
+
+
+class Admission:
+    """Turns the requests that a spider yields into requests for the frontier.
+
+    The id of a request is its fingerprint. A request that is not to be deduplicated gets an id
+    from who yielded it and at which position, so that a repeated page yields the same ids again.
+    """
+
+    def __init__(
+        self, rules: LinkRules, codec: Codec, knows_callback: Callable[[Request], bool]
+    ) -> None:
+        self._rules = rules
+        self._codec = codec
+        self._knows_callback = knows_callback
+        self._warned: set[str] = set()
+
+    def child(self, request: Request, parent: Request, ordinal: int) -> NewRequest | Refused:
+        """Admit a request that `parent` yielded as its `ordinal`-th."""
+        if request is parent:
+            request = request.copy()
+        request.parent_id = parent.id
+        request.depth = parent.depth + 1
+        return self._admit(request, (parent.id, str(ordinal)), deduplicated=False)
+
+    def seed(self, request: Request, epoch: str, ordinal: int) -> NewRequest | Refused:
+        """Admit the `ordinal`-th request of `start_requests`.
+
+        One that is not to be deduplicated is deduplicated by its position, so that seeding which
+        is run again adds nothing twice.
+        """
+        request.parent_id = ""
+        request.depth = 0
+        return self._admit(request, (epoch, "seed", str(ordinal)), deduplicated=True)
+
+    def _admit(
+        self, request: Request, origin: tuple[str, ...], *, deduplicated: bool
+    ) -> NewRequest | Refused:
+        request.retry_times = 0
+        if request.problem is not None:
+            return Refused(request.problem, f"{request.url}: {request.problem.text()}")
+        try:
+            reason = self._rules.refusal(request, request.depth)
+            if reason is not None:
+                return Refused(reason, f"{request.url}: {reason.text()}")
+            print_ = fingerprint(request, self._rules.drop_query_params)
+            seen: int | None = print_
+            if not request.filter_repeat:
+                print_ = derived_fingerprint(*origin, str(print_))
+                seen = print_ if deduplicated else None
+            id = request_id(print_)
+            request.id = id
+            payload = self._codec.encode(request)
+        except UnserialisableError as error:
+            return Refused(Reason.NOT_SERIALIZABLE, f"{request.url}: {error}")
+        except BadUrlError as error:
+            return Refused(error.reason, str(error))
+        self._check_callback(request)
+        return NewRequest(id, host_of(request.url), request.priority, seen, payload)
+
+    def _check_callback(self, request: Request) -> None:
+        name = request.callback_name
+        if name not in self._warned and not self._knows_callback(request):
+            self._warned.add(name)
+            log.error(
+                "%s: the spider has no method %r; such requests become dead letters "
+                "(reason unknown_callback)",
+                request.url,
+                name,
+            )
+
+
+class Outputs:
+    """Collects what one page yields, in its order.
+
+    Everything is copied when it is yielded, so a spider may change and yield the same object
+    again. One at a time uses it: the thread that reads the callback, then the event loop.
+    """
+
+    def __init__(
+        self, parent: Request, admission: Admission, *, epoch: str, default_table: str
+    ) -> None:
+        self.skipped: Counter[Reason] = Counter()
+        """Links that were not taken."""
+        self.lost: list[str] = []
+        """Texts about requests and items that cannot be taken although they should be."""
+        self.lost_reason: Reason | None = None
+        self.items = 0
+        """Items that were yielded, those that cannot be stored included."""
+        self.rejected_items = 0
+        self._parent = parent
+        self._admission = admission
+        self._epoch = epoch
+        self._default_table = default_table
+        self._requests = 0
+        self._awaitables: list[Awaitable[Any]] = []
+        self._children: list[NewRequest] = []
+        self._records: list[ItemRecord] = []
+
+    @property
+    def waiting_children(self) -> int:
+        return len(self._children)
+
+    @property
+    def waiting_records(self) -> int:
+        return len(self._records)
+
+    def accept(self, output: Any) -> None:
+        """Take one output: a request, an item, a function to call, or None.
+
+        Raises `SpiderError` for anything else, and whatever the function raises.
+        """
+        if isinstance(output, Request):
+            self._accept_request(output)
+        elif output is None:
+            return
+        elif is_item(output):
+            self._accept_item(output)
+        elif callable(output) and not isinstance(output, type):
+            result = output()
+            if inspect.isawaitable(result):
+                self._awaitables.append(result)
+        else:
+            raise SpiderError(
+                f"a callback may yield requests, items (dict, Item, dataclass, attrs, pydantic), "
+                f"functions without arguments and None, not {type(output).__name__}: "
+                f"{str(output)[:80]!r}"
+            )
+
+    def take_children(self, most: int | None = None) -> list[NewRequest]:
+        """Hand over the first `most` links, in the order in which they were yielded."""
+        taken = self._children[:most]
+        del self._children[: len(taken)]
+        return taken
+
+    def take_records(self) -> list[ItemRecord]:
+        """Hand over the items."""
+        taken = self._records[:]
+        del self._records[: len(taken)]
+        return taken
+
+    def take_awaitables(self) -> list[Awaitable[Any]]:
+        """Hand over what the called functions want to be awaited."""
+        awaitables, self._awaitables = self._awaitables, []
+        return awaitables
+
+    def lose(self, reason: Reason, text: str) -> None:
+        """Note something that could not be taken: the page will be kept as a dead letter."""
+        self.lost_reason = self.lost_reason or reason
+        self.lost.append(text)
+
+    def _accept_request(self, request: Request) -> None:
+        admitted = self._admission.child(request, self._parent, self._requests)
+        self._requests += 1
+        if isinstance(admitted, NewRequest):
+            self._children.append(admitted)
+            return
+        self.skipped[admitted.reason] += 1
+        if admitted.reason is Reason.NOT_SERIALIZABLE:
+            self.lose(admitted.reason, admitted.text)
+
+    def _accept_item(self, item: Any) -> None:
+        position = self.items
+        self.items += 1
+        try:
+            record = item_record(
+                item,
+                run=self._epoch,
+                request_id=self._parent.id,
+                position=position,
+                default_table=self._default_table,
+            )
+        except ItemError as error:
+            self.rejected_items += 1
+            self.lose(Reason.ITEM_REJECTED, str(error))
+            return
+        self._records.append(record)
+
+
+def is_item(output: Any) -> bool:
+    """Whether a callback's output is an item."""
+    if isinstance(output, (dict, Item, Mapping)):
+        return True
+    if dataclasses.is_dataclass(output) and not isinstance(output, type):
+        return True
+    return not callable(output) and bool(ItemAdapter.is_item(output))

@@ -1,0 +1,287 @@
+"""The seeder: runs `start_requests` once for the whole run, beside the crawl."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterable, Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from orbweb.engine.callbacks import as_outputs
+from orbweb.engine.ledger import Ledger
+from orbweb.engine.options import EngineOptions, RunBlocking
+from orbweb.engine.outputs import Admission, Refused
+from orbweb.engine.session import Session
+from orbweb.engine.stats import Stats
+from orbweb.errors import RunLost
+from orbweb.frontier.base import SEED_ID, Held, NewRequest, SeedCode
+from orbweb.log import get_logger
+from orbweb.model.reasons import Reason
+from orbweb.model.request import Request
+
+FLUSH_SECONDS = 0.2
+"""A slow generator's seeds are in the frontier this soon."""
+
+TRIES = 3
+"""How often one node runs `start_requests` when it raises."""
+
+log = get_logger("orbweb.engine")
+
+
+class _End(Enum):
+    """How one run of `start_requests` ended."""
+
+    DONE = "done"
+    AGAIN = "again"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class SeedTools:
+    """What the seeder works with."""
+
+    start_requests: Callable[[], Any]
+    admission: Admission
+    session: Session
+    ledger: Ledger
+    options: EngineOptions
+    stats: Stats
+    run_blocking: RunBlocking
+    pending: Callable[[], int]
+    """How many requests the run has, as far as this node knows."""
+
+
+class SeedSource:
+    """Reads `start_requests`, whatever it is, into a bounded queue of admitted requests.
+
+    Plain generators are read in a thread, so they may block; async ones on the event loop. A seed
+    that cannot be taken is counted and logged, and the rest goes on.
+    """
+
+    def __init__(self, tools: SeedTools, epoch: str) -> None:
+        self.finished = False
+        self.error: Exception | None = None
+        self._tools = tools
+        self._epoch = epoch
+        self._limit = tools.options.seed_batch
+        self._ready: deque[NewRequest] = deque()
+        self._ordinal = 0
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    async def read(self) -> None:
+        """Read to the end. An error of `start_requests` is kept in `error`."""
+        try:
+            await self._read()
+        except (asyncio.CancelledError, RunLost):
+            raise
+        except Exception as error:
+            self.error = error
+        finally:
+            self.finished = True
+            self._changed.set()
+
+    async def wait(self) -> None:
+        """Wait until a batch is full, the end has come, or some time has passed."""
+        late = False
+
+        def on_time() -> None:
+            nonlocal late
+            late = True
+            self._changed.set()
+
+        timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, on_time)
+        try:
+            while not self.finished and not late and len(self._ready) < self._limit:
+                await self._changed.wait()
+                self._changed.clear()
+        finally:
+            timer.cancel()
+
+    def take(self) -> list[NewRequest]:
+        """Hand over one batch, perhaps an empty one."""
+        batch = [self._ready.popleft() for _ in range(min(len(self._ready), self._limit))]
+        self._room.set()
+        return batch
+
+    async def _read(self) -> None:
+        function = self._tools.start_requests
+        if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
+            result = function()
+        else:
+            result = await self._tools.run_blocking(function)
+        if inspect.isawaitable(result):
+            result = await result
+        if isinstance(result, AsyncIterable):
+            async for output in result:
+                self._accept(output)
+                await self._wait_for_room()
+            return
+        iterator = iter(as_outputs(result))
+        while await self._tools.run_blocking(self._read_chunk, iterator):
+            self._changed.set()
+            await self._wait_for_room()
+
+    def _read_chunk(self, iterator: Iterator[Any]) -> bool:
+        """Read up to one batch, in a thread; True when there may be more."""
+        for count, output in enumerate(iterator, 1):
+            self._accept(output)
+            if count == self._limit:
+                return True
+        return False
+
+    async def _wait_for_room(self) -> None:
+        if len(self._ready) >= self._limit:
+            self._changed.set()
+        while len(self._ready) >= 2 * self._limit:
+            self._room.clear()
+            await self._room.wait()
+
+    def _accept(self, output: Any) -> None:
+        ordinal = self._ordinal
+        self._ordinal += 1
+        if not isinstance(output, Request):
+            self._refuse(
+                Refused(
+                    Reason.BAD_URL,
+                    f"start_requests may yield requests only, not {type(output).__name__}: "
+                    f"{str(output)[:80]!r}",
+                )
+            )
+            return
+        admitted = self._tools.admission.seed(output, self._epoch, ordinal)
+        if isinstance(admitted, NewRequest):
+            self._ready.append(admitted)
+        else:
+            self._refuse(admitted)
+
+    def _refuse(self, refused: Refused) -> None:
+        self._tools.stats.skipped(refused.reason)
+        self._tools.stats.incr("seeds_refused")
+        log.warning("seed not taken (%s): %s", refused.reason, refused.text)
+
+
+class Seeder:
+    """Takes over the seeding when nobody holds it, and pushes the seeds in numbered batches.
+
+    A node that dies leaves the seeding to another one, which runs `start_requests` from the
+    beginning; what is in already is dropped as a duplicate. So each seed enters exactly once.
+    """
+
+    def __init__(self, tools: SeedTools, epoch: str) -> None:
+        self.failed: Exception | None = None
+        """What `start_requests` raised on the last try of this node."""
+        self.seeds = 0
+        """New requests that this node has added."""
+        self._tools = tools
+        self._epoch = epoch
+        self._token = ""
+        self._batch = 0
+        self._tries = 0
+
+    @property
+    def active(self) -> bool:
+        """This node is the one that seeds."""
+        return bool(self._token)
+
+    async def run(self) -> None:
+        """Return when the seeding has ended, here or elsewhere, or this node cannot do it."""
+        while self.failed is None:
+            reply, sent = await self._tools.session.seed_claim()
+            if reply.code is SeedCode.DONE:
+                return
+            if reply.code is not SeedCode.OK:
+                await asyncio.sleep(self._ask_again_seconds())
+                continue
+            self._token, self._batch = reply.token, reply.cursor
+            held = Held(SEED_ID, reply.token)
+            self._tools.ledger.add(held, sent)
+            self._tools.ledger.finishing(held)
+            try:
+                if await self._seed_while_held():
+                    return
+            finally:
+                self._tools.ledger.remove(held)
+
+    async def release(self) -> None:
+        """Let another node take over at once instead of when the lease expires."""
+        if self._token:
+            await self._tools.session.expire(Held(SEED_ID, self._token))
+
+    def _ask_again_seconds(self) -> float:
+        return min(max(self._tools.options.lease_seconds / 10, 0.2), 5.0)
+
+    async def _seed_while_held(self) -> bool:
+        """Run `start_requests` until it has come to its end (True) or is another's (False)."""
+        while self.failed is None:
+            end = await self._seed()
+            if end is not _End.AGAIN:
+                return end is _End.DONE
+        return False
+
+    async def _seed(self) -> _End:
+        source = SeedSource(self._tools, self._epoch)
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(source.read())
+            end = await self._push_all(source)
+            reading.cancel()
+        if end is _End.DONE and source.error is not None:
+            await self._note_error(source.error)
+            return _End.AGAIN
+        return end
+
+    async def _push_all(self, source: SeedSource) -> _End:
+        while True:
+            await source.wait()
+            await self._wait_until_wanted()
+            batch = source.take()
+            last = source.finished and not len(source)
+            final = last and source.error is None
+            if batch or final:
+                end = await self._push(batch, final)
+                if end is not None:
+                    return end
+            if last:
+                return _End.DONE
+
+    async def _push(self, batch: list[NewRequest], final: bool) -> _End | None:
+        """Push one batch; None means go on."""
+        reply = await self._tools.session.seed_push(self._token, self._batch + 1, final, batch)
+        if reply.code is SeedCode.STALE:
+            self._token = ""
+            return _End.STALE
+        if reply.code is SeedCode.GAP:
+            log.warning("the store was rolled back: start_requests runs again")
+            self._batch = reply.cursor
+            return _End.AGAIN
+        self._batch += 1
+        self.seeds += reply.added
+        if final:
+            self._token = ""
+        return None
+
+    async def _wait_until_wanted(self) -> None:
+        limit = self._tools.options.seed_pending_limit
+        while limit and self._tools.pending() > limit:  # noqa: ASYNC110 - a number, not an event
+            await asyncio.sleep(0.05)
+
+    async def _note_error(self, error: Exception) -> None:
+        self._tries += 1
+        log.error(
+            "start_requests raised (try %d of %d); the %d seeds before that are in",
+            self._tries,
+            TRIES,
+            self.seeds,
+            exc_info=error,
+        )
+        if self._tries >= TRIES:
+            self.failed = error
+            await self.release()
+        else:
+            await asyncio.sleep(2.0 ** (self._tries - 1))

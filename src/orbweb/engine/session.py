@@ -1,0 +1,162 @@
+"""The session: every call of a node to its frontier, repeated until the store has answered."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from orbweb.errors import StoreUnavailable
+from orbweb.frontier.base import (
+    Ack,
+    Claim,
+    Frontier,
+    Held,
+    Nack,
+    NackResult,
+    NewRequest,
+    Opened,
+    RunConfig,
+    RunControl,
+    SeedReply,
+    Status,
+)
+from orbweb.log import get_logger
+
+T = TypeVar("T")
+
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 2.0
+
+Revive = Callable[[], Awaitable[None]]
+
+log = get_logger("orbweb.engine")
+
+
+class Session:
+    """One node's conversation with the store.
+
+    A call whose answer was lost may have happened, so it is repeated with the *same* arguments
+    until there is an answer; the frontier makes that harmless. Only cancellation ends the
+    repetition, and `RunLost` passes up. An outage is logged once when it begins and once when it
+    is over. `clock` gives monotonic seconds, `rng` the jitter of the pauses.
+    """
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        control: RunControl,
+        *,
+        node: str,
+        lease_ms: int,
+        clock: Callable[[], float],
+        rng: random.Random,
+        revive: Revive | None = None,
+    ) -> None:
+        """`revive` is awaited in an outage before each repetition, for a store that is ours."""
+        self.node = node
+        self.lease_ms = lease_ms
+        self.outage_since: float | None = None
+        self._frontier = frontier
+        self._control = control
+        self._clock = clock
+        self._rng = rng
+        self._revive = revive
+        self._claims = 0
+        self._seed_claims = 0
+
+    async def open(self, config: RunConfig) -> Opened:
+        """See `RunControl.open`."""
+        return (await self._repeat(lambda: self._control.open(config)))[0]
+
+    async def claim(self, want: int) -> tuple[Claim, float]:
+        """Claim under the next sequence number; also tells when the answered call was sent."""
+        self._claims += 1
+        seq = self._claims
+        return await self._repeat(lambda: self._frontier.claim(self.node, seq, want, self.lease_ms))
+
+    async def renew(
+        self, held: Sequence[Held], beat: bytes = b""
+    ) -> tuple[list[Held], bool, float]:
+        """Renew; returns the lost leases, whether to stop, and when the answered call was sent."""
+        (lost, stopping), sent = await self._repeat(
+            lambda: self._frontier.renew(self.node, self.lease_ms, held, beat)
+        )
+        return lost, stopping, sent
+
+    async def expire(self, held: Held) -> None:
+        """Let a lease run out at once, so that others need not wait for it."""
+        await self._repeat(lambda: self._frontier.renew(self.node, 1, [held]))
+
+    async def fetched(self, held: Sequence[Held]) -> None:
+        """See `Frontier.fetched`."""
+        await self._repeat(lambda: self._frontier.fetched(held))
+
+    async def ack(self, acks: Sequence[Ack]) -> list[bool]:
+        """See `Frontier.ack`."""
+        return (await self._repeat(lambda: self._frontier.ack(acks)))[0]
+
+    async def emit(self, held: Held, children: Sequence[NewRequest]) -> bool:
+        """See `Frontier.emit`."""
+        return (await self._repeat(lambda: self._frontier.emit(held.id, held.token, children)))[0]
+
+    async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
+        """See `Frontier.nack`."""
+        return (await self._repeat(lambda: self._frontier.nack(nacks)))[0]
+
+    async def seed_claim(self) -> tuple[SeedReply, float]:
+        """Ask for the seeding under the next sequence number; also tells when it was sent."""
+        self._seed_claims += 1
+        seq = self._seed_claims
+        return await self._repeat(lambda: self._control.seed_claim(self.node, seq, self.lease_ms))
+
+    async def seed_push(
+        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+    ) -> SeedReply:
+        """See `RunControl.seed_push`."""
+        return (await self._repeat(lambda: self._control.seed_push(token, batch, final, requests)))[
+            0
+        ]
+
+    async def status(self) -> Status:
+        """See `RunControl.status`."""
+        return (await self._repeat(self._control.status))[0]
+
+    async def settled(self) -> bool:
+        """See `RunControl.settled`."""
+        return (await self._repeat(self._control.settled))[0]
+
+    async def _repeat(self, call: Callable[[], Awaitable[T]]) -> tuple[T, float]:
+        attempt = 0
+        while True:
+            sent = self._clock()
+            try:
+                if attempt:
+                    if self._revive is not None:
+                        await self._revive()
+                    await self._frontier.recover()
+                    sent = self._clock()
+                answer = await call()
+            except StoreUnavailable as error:
+                self._note_outage(error)
+            else:
+                if self.outage_since is not None:
+                    self._note_return()
+                return answer, sent
+            attempt += 1
+            await asyncio.sleep(self._pause(attempt))
+
+    def _pause(self, attempt: int) -> float:
+        longest = min(FIRST_PAUSE_SECONDS * 2.0 ** min(attempt, 10), LONGEST_PAUSE_SECONDS)
+        return longest * self._rng.uniform(0.5, 1.0)
+
+    def _note_outage(self, error: StoreUnavailable) -> None:
+        if self.outage_since is None:
+            self.outage_since = self._clock()
+            log.warning("store unavailable, waiting for it: %s", error)
+
+    def _note_return(self) -> None:
+        if self.outage_since is not None:
+            log.warning("store is back after %.1f s", self._clock() - self.outage_since)
+            self.outage_since = None

@@ -1,0 +1,123 @@
+"""How a node is asked to stop: signals, an operator, a limit; and what it shows when asked."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from enum import IntEnum
+
+from orbweb.log import get_logger
+
+log = get_logger("orbweb.engine")
+
+
+class ExitCode(IntEnum):
+    """Exit codes of a run (DESIGN §5)."""
+
+    DONE = 0
+    CRASH = 1
+    USAGE = 2
+    NOTHING_DONE = 3
+    STOPPED = 75
+
+
+class Shutdown:
+    """Whether the node is to stop, why, and until when running work may go on.
+
+    The first request drains within `graceful_seconds`; `drain` drains without a limit; `abort`
+    ends at once. A later request never gives more time than an earlier one.
+    """
+
+    def __init__(self, graceful_seconds: float, clock: Callable[[], float]) -> None:
+        self.requested = False
+        self.reason = ""
+        self.deadline: float | None = None
+        """When running work is given back, on the engine's clock; None = no limit."""
+        self.abort_code: int | None = None
+        self._graceful_seconds = graceful_seconds
+        self._clock = clock
+        self._listeners: list[Callable[[], None]] = []
+        self._signals = 0
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever something changes."""
+        self._listeners.append(listener)
+
+    def request(self, reason: str) -> None:
+        """Stop claiming, let running work finish for a while, give the rest back."""
+        deadline = self._clock() + self._graceful_seconds
+        if self.requested and self.deadline is not None:
+            return
+        self.deadline = deadline
+        self._change(reason)
+
+    def drain(self, reason: str) -> None:
+        """Stop claiming and let all running work finish, however long it takes."""
+        if not self.requested:
+            self._change(reason)
+
+    def abort(self, code: int) -> None:
+        """End at once; leases that are held expire by themselves."""
+        self.abort_code = code
+        self._change(f"aborted ({code})")
+
+    def on_signal(self, number: int) -> None:
+        """SIGTERM or SIGINT: stop; the second time: abort."""
+        name = signal.Signals(number).name
+        self._signals += 1
+        if self._signals > 1:
+            log.warning("%s again: ending at once, what is held returns by itself", name)
+            self.abort(128 + number)
+            return
+        log.warning("%s: stopping; once more ends at once", name)
+        self.request(name)
+
+    def _change(self, reason: str) -> None:
+        if not self.requested or self.abort_code is not None:
+            self.reason = reason
+            log.info("stopping: %s", reason)
+        self.requested = True
+        for listener in self._listeners:
+            listener()
+
+
+def install_signals(shutdown: Shutdown) -> Callable[[], None]:
+    """Connect the process's signals to a shutdown; returns what takes them off again.
+
+    SIGTERM and SIGINT stop, SIGUSR1 drains, SIGUSR2 shows what runs. Does nothing outside of the
+    main thread, where Python cannot receive signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return lambda: None
+    loop = asyncio.get_running_loop()
+    handlers: dict[signal.Signals, Callable[[], None]] = {
+        signal.SIGTERM: lambda: shutdown.on_signal(signal.SIGTERM),
+        signal.SIGINT: lambda: shutdown.on_signal(signal.SIGINT),
+        signal.SIGUSR1: lambda: shutdown.drain("SIGUSR1"),
+        signal.SIGUSR2: dump_stacks,
+    }
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+
+    def uninstall() -> None:
+        for number in handlers:
+            loop.remove_signal_handler(number)
+
+    return uninstall
+
+
+def dump_stacks() -> None:
+    """Write the stacks of all tasks and threads to stderr."""
+    out = sys.stderr
+    for task in asyncio.all_tasks():
+        print(f"--- task {task.get_name()}", file=out)
+        task.print_stack(file=out)
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        print(f"--- thread {names.get(ident, ident)}", file=out)
+        traceback.print_stack(frame, file=out)
+    out.flush()

@@ -1,0 +1,406 @@
+"""One step: what a node does with one lease, from the fetch to the outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome
+from orbweb.engine.callbacks import Callbacks, Spider
+from orbweb.engine.ledger import Ledger
+from orbweb.engine.options import Codec, EngineOptions
+from orbweb.engine.outputs import Admission, Outputs
+from orbweb.engine.session import Session
+from orbweb.engine.stats import Stats
+from orbweb.errors import (
+    LeaseLost,
+    NotRetryError,
+    OrbwebError,
+    PipelineError,
+    RunLost,
+    SpiderError,
+    ValidationError,
+)
+from orbweb.frontier.base import Ack, Lease, Nack, NewRequest
+from orbweb.log import get_logger
+from orbweb.model.reasons import Reason
+from orbweb.model.request import Request
+from orbweb.model.response import Response
+from orbweb.pipelines.buffer import ItemBuffer, Rejected
+
+EMIT_CHUNK = 1000
+"""Links of one page that enter the frontier in one step."""
+
+LONGEST_ERROR = 2000
+"""Characters of an error text that are kept with a dead letter."""
+
+log = get_logger("orbweb.engine")
+
+
+class Why(Enum):
+    """Why a step is cancelled."""
+
+    LOST = "lost"
+    OVERDUE = "overdue"
+    SHUTDOWN = "shutdown"
+
+
+class Desk(Protocol):
+    """Where steps hand in what came of them (the pump)."""
+
+    def fetched(self, step: Step) -> None:
+        """The body has arrived: the fetch slot is free."""
+
+    def settle(self, step: Step, outcome: Ack | Nack) -> None:
+        """The step is over with this outcome."""
+
+    def drop(self, step: Step) -> None:
+        """The step is over without an outcome, because its lease is lost."""
+
+
+class DownloadChain(Protocol):
+    """What the engine needs of `orbweb.download.chain.Chain`."""
+
+    async def download(
+        self,
+        request: Request,
+        *,
+        download_midware: Callable[[Request], Any] | None = None,
+        before_send: Callable[[], Awaitable[None]],
+    ) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepTools:
+    """What every step of an engine works with."""
+
+    options: EngineOptions
+    epoch: str
+    desk: Desk
+    session: Session
+    ledger: Ledger
+    chain: DownloadChain
+    spider: Spider
+    callbacks: Callbacks
+    admission: Admission
+    codec: Codec
+    buffer: ItemBuffer
+    stats: Stats
+    clock: Callable[[], float]
+    rng: random.Random
+
+    def backoff_ms(self, retries: int, retry_after: float | None) -> int:
+        """How long a request waits before its next try; full jitter of half to one and a half."""
+        options = self.options
+        if retry_after is not None:
+            return int(retry_after * 1000 * self.rng.uniform(1.0, 1.1))
+        seconds = options.retry_interval_seconds * options.retry_backoff**retries
+        seconds = min(seconds * self.rng.uniform(0.5, 1.5), options.retry_longest_seconds)
+        return int(seconds * 1000)
+
+
+class Step:
+    """The work on one lease. It hands in exactly one outcome, or none when the lease is lost.
+
+    The outcome is handed in when the callback has come to its end, every item is durable and all
+    links are in the ack. `cancel` may be called at any moment: it hands in the outcome itself, so
+    user code that refuses to be cancelled cannot hold up the lease.
+    """
+
+    def __init__(self, lease: Lease, tools: StepTools) -> None:
+        self.lease = lease
+        self.held = lease.held
+        self.over = False
+        self._tools = tools
+        self._task: asyncio.Task[None] | None = None
+        self._stored: list[asyncio.Future[list[Rejected]]] = []
+
+    def start(self, group: asyncio.TaskGroup) -> asyncio.Task[None]:
+        """Begin to work in a task of the group."""
+        self._task = group.create_task(self._run())
+        return self._task
+
+    def cancel(self, why: Why) -> None:
+        """End the step now: given back, or dropped when the lease is lost."""
+        if self.over:
+            return
+        if why is Why.LOST:
+            self._drop()
+        elif why is Why.OVERDUE:
+            limit = self._tools.options.max_hold_seconds
+            self._give_back(Reason.TIMEOUT, f"held for more than {limit:.0f} s (MAX_HOLD)", 0)
+        else:
+            self._settle(Nack(*self.held, counted=False, reason=Reason.STOPPED))
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            request = self._decode()
+            if request is not None:
+                await self._work(request)
+        except LeaseLost:
+            self._drop()
+        except RunLost:
+            raise
+        except PipelineError as error:
+            log.debug("%s: %s", self.lease.id, error)
+            self._settle(Nack(*self.held, counted=False, reason=Reason.STOPPED))
+        except Exception as error:
+            log.exception("unexpected error in the work on request %s", self.lease.id)
+            self._give_back(Reason.MIDDLEWARE_ERROR, error_text(error), 0)
+
+    def _decode(self) -> Request | None:
+        lease = self.lease
+        try:
+            request = self._tools.codec.decode(lease.payload)
+        except OrbwebError as error:
+            log.error("request %s of %s cannot be read: %s", lease.id, lease.host, error)
+            self._settle(
+                Nack(*self.held, fatal=True, reason=Reason.UNDECODABLE, error=error_text(error))
+            )
+            return None
+        request.id = lease.id
+        request.lease_token = lease.token
+        request.retry_times = lease.retries
+        return request
+
+    async def _work(self, request: Request) -> None:
+        tools = self._tools
+        try:
+            tools.callbacks.resolve(request)
+        except SpiderError as error:
+            await self._fail(request, None, Reason.UNKNOWN_CALLBACK, error)
+            return
+        result = await tools.chain.download(
+            request, download_midware=self._midware(request), before_send=self._before_send
+        )
+        if self.over:
+            return
+        if isinstance(result, Fetched):
+            tools.desk.fetched(self)
+            await self._parse(result.request, result.response)
+        elif isinstance(result, Dropped):
+            log.info("dropped %s: %s", result.request.url, result.error)
+            self._settle(Ack(*self.held, result.reason))
+        elif isinstance(result, Failed):
+            await self._fail(
+                result.request,
+                result.response,
+                result.reason,
+                result.error,
+                retry=result.retry,
+                retry_after=result.retry_after,
+            )
+        else:
+            await self._again(result)
+
+    def _midware(self, request: Request) -> Callable[[Request], Any] | None:
+        """The request's own `download_midware`, else the spider's if it has one."""
+        own = request.download_midware
+        if own is not None:
+            found = own if callable(own) else getattr(self._tools.spider, own, None)
+            if callable(found):
+                return found
+        if self._tools.callbacks.overrides("download_midware"):
+            hook: Callable[[Request], Any] = self._tools.spider.download_midware
+            return hook
+        return None
+
+    async def _before_send(self) -> None:
+        """Make sure that nobody else can hold the lease; in doubt renew it first."""
+        tools = self._tools
+        if not self.over and tools.ledger.valid(self.held, tools.clock()):
+            return
+        if not self.over and self.held in tools.ledger:
+            lost, _, sent = await tools.session.renew([self.held])
+            if not lost:
+                tools.ledger.renewed([self.held], sent)
+                return
+        raise LeaseLost(f"lease of {self.lease.id} is lost")
+
+    # -- the page
+
+    async def _parse(self, request: Request, response: Response | None) -> None:
+        outputs = self._new_outputs(request)
+        try:
+            if response is not None and self._tools.callbacks.overrides("validate"):
+                accepted = await self._tools.callbacks.call(
+                    self._tools.spider.validate, request, response
+                )
+                if accepted is False:
+                    self._settle(Ack(*self.held, Reason.VALIDATION))
+                    return
+            function = self._tools.callbacks.resolve(request)
+            await self._tools.callbacks.parse(
+                function, request, response, outputs, lambda: self._flush(outputs)
+            )
+        except (LeaseLost, RunLost, PipelineError):
+            raise
+        except NotRetryError as error:
+            await self._fail(request, response, Reason.NOT_RETRY, error, outputs, retry=False)
+        except ValidationError as error:
+            await self._fail(request, response, Reason.VALIDATION, error, outputs)
+        except Exception as error:
+            if not isinstance(error, OrbwebError):
+                log.error("callback failed on %s", request.url, exc_info=error)
+            await self._fail(request, response, Reason.CALLBACK_ERROR, error, outputs)
+        else:
+            await self._finish(request, outputs)
+
+    def _new_outputs(self, request: Request) -> Outputs:
+        tools = self._tools
+        return Outputs(
+            request,
+            tools.admission,
+            epoch=tools.epoch,
+            default_table=tools.options.default_table,
+        )
+
+    async def _flush(self, outputs: Outputs) -> None:
+        """Send items to the buffer, and links to the frontier when they are many."""
+        if outputs.waiting_records:
+            await self._tools.buffer.wait_for_room()
+            self._stored.append(self._tools.buffer.submit(outputs.take_records()))
+        while outputs.waiting_children > EMIT_CHUNK:
+            await self._emit(outputs.take_children(EMIT_CHUNK))
+
+    async def _emit(self, children: list[NewRequest]) -> None:
+        if not await self._tools.session.emit(self.held, children):
+            raise LeaseLost(f"lease of {self.lease.id} is lost")
+
+    async def _finish(
+        self, request: Request, outputs: Outputs, reason: Reason = Reason.DONE, error: str = ""
+    ) -> None:
+        """Wait until the items are durable, then hand in the ack with the links."""
+        await self._flush(outputs)
+        rejected = await self._durable()
+        for each in rejected:
+            outputs.lose(Reason.ITEM_REJECTED, f"{each.record.table}: {each.error}")
+        self._count_skipped(outputs)
+        if outputs.lost:
+            text = f"{len(outputs.lost)} outputs could not be taken; first: {outputs.lost[0]}"
+            error = f"{error}; {text}" if error else text
+            reason = outputs.lost_reason or reason if reason is Reason.DONE else reason
+            log.error("%s: %s", request.url, text)
+            self._tools.stats.incr("item_failed", outputs.rejected_items + len(rejected))
+        stored = outputs.items - outputs.rejected_items - len(rejected)
+        children = outputs.take_children()
+        self._settle(Ack(*self.held, reason, stored, children, error[:LONGEST_ERROR]))
+
+    async def _durable(self) -> list[Rejected]:
+        if not self._stored:
+            return []
+        self._tools.ledger.finishing(self.held)
+        await asyncio.wait(self._stored)
+        return [rejected for future in self._stored for rejected in future.result()]
+
+    def _count_skipped(self, outputs: Outputs) -> None:
+        for reason, count in outputs.skipped.items():
+            self._tools.stats.skipped(reason, count)
+
+    # -- failures
+
+    async def _fail(
+        self,
+        request: Request,
+        response: Response | None,
+        reason: Reason,
+        error: Exception,
+        outputs: Outputs | None = None,
+        *,
+        retry: bool = True,
+        retry_after: float | None = None,
+    ) -> None:
+        """Give the request back for another try, or make it a dead letter when that was the last.
+
+        Of a page that failed for good, what it had yielded before still enters.
+        """
+        retries, most = self.lease.retries, self._tools.options.run.max_retries
+        text = error_text(error)
+        if retry and retries < most:
+            await self._hook("exception_request", request, response, error)
+            backoff_ms = self._tools.backoff_ms(retries, retry_after)
+            log.info(
+                "retry %d/%d of %s in %.1f s: %s: %s",
+                retries + 1,
+                most,
+                request.url,
+                backoff_ms / 1000,
+                reason,
+                text,
+            )
+            self._give_back(reason, text, backoff_ms)
+            return
+        log.error("gave up %s after %d tries: %s: %s", request.url, retries + 1, reason, text)
+        outputs = outputs or self._new_outputs(request)
+        if self._tools.callbacks.overrides("failed_request"):
+            await self._collect_failed(request, response, outputs)
+        await self._finish(request, outputs, reason, text or str(reason))
+
+    async def _collect_failed(
+        self, request: Request, response: Response | None, outputs: Outputs
+    ) -> None:
+        try:
+            await self._tools.callbacks.collect(
+                self._tools.spider.failed_request,
+                (request, response),
+                {},
+                outputs,
+                lambda: self._flush(outputs),
+            )
+        except (LeaseLost, RunLost, PipelineError):
+            raise
+        except Exception:
+            log.exception("failed_request raised for %s", request.url)
+
+    async def _hook(self, name: str, *args: Any) -> None:
+        if not self._tools.callbacks.overrides(name):
+            return
+        try:
+            await self._tools.callbacks.call(getattr(self._tools.spider, name), *args)
+        except Exception:
+            log.exception("%s raised", name)
+
+    async def _again(self, result: Again) -> None:
+        """A middleware wants another try with this request: the lease's own id stays."""
+        error = OrbwebError("a middleware asked for another try")
+        if self.lease.retries >= self._tools.options.run.max_retries:
+            await self._fail(result.request, None, Reason.MIDDLEWARE_ERROR, error, retry=False)
+            return
+        try:
+            payload = self._tools.codec.encode(result.request)
+        except OrbwebError as unserialisable:
+            await self._fail(result.request, None, Reason.NOT_SERIALIZABLE, unserialisable)
+            return
+        backoff_ms = self._tools.backoff_ms(self.lease.retries, None)
+        nack = Nack(*self.held, backoff_ms, reason=Reason.RETRY_WAIT, error=str(error))
+        self._settle(nack._replace(payload=payload))
+
+    # -- the outcome, once
+
+    def _give_back(self, reason: Reason, text: str, backoff_ms: int) -> None:
+        self._settle(Nack(*self.held, backoff_ms, reason=reason, error=text))
+
+    def _settle(self, outcome: Ack | Nack) -> None:
+        if not self.over:
+            self.over = True
+            self._tools.desk.settle(self, outcome)
+
+    def _drop(self) -> None:
+        if not self.over:
+            self.over = True
+            log.info("lease of %s was lost, its work is dropped", self.lease.id)
+            self._tools.desk.drop(self)
+
+
+def error_text(error: BaseException) -> str:
+    """What is kept of an error: its type unless it is one of ours, and its text."""
+    text = str(error)
+    if not isinstance(error, OrbwebError):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return text[:LONGEST_ERROR]

@@ -1,0 +1,447 @@
+"""Assembly: from a spider and its settings to a running engine. Nothing else builds these."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import os
+import random
+import socket
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orbweb.download.chain import Chain
+from orbweb.download.http import BodyLimits, HttpDownloader, HttpOptions
+from orbweb.download.middlewares import load_middlewares
+from orbweb.download.redirects import RedirectRules
+from orbweb.download.robots import MemoryRobotsStore, Robots, RobotsOptions, RobotsStore
+from orbweb.download.status import StatusPolicy
+from orbweb.engine.engine import Engine, EngineParts
+from orbweb.engine.options import Codec, EngineOptions, World
+from orbweb.engine.outputs import LinkRules
+from orbweb.engine.report import RunReport
+from orbweb.engine.shutdown import install_signals
+from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread
+from orbweb.errors import ConfigError
+from orbweb.frontier.base import Frontier, RunConfig, RunControl
+from orbweb.frontier.embedded import EmbeddedStore
+from orbweb.frontier.memory import MemoryFrontier, MemoryShard
+from orbweb.frontier.robots import ValkeyRobotsStore
+from orbweb.frontier.server import connect, judge, read_facts
+from orbweb.frontier.valkey import ValkeyFrontier
+from orbweb.log import configure, get_logger
+from orbweb.model.codec import decode, encode
+from orbweb.model.reasons import Reason
+from orbweb.model.request import Request
+from orbweb.pipelines.base import BasePipeline, Row
+from orbweb.pipelines.buffer import ItemBuffer
+from orbweb.settings import Settings, load_settings
+from orbweb.spiders.base import BaseParser, BaseSpider, ItemHandler
+from orbweb.spiders.distributed import Spider
+
+ROBOTS_BYTES = 500 * 1024
+AIR_PENDING = 20_000
+"""Seeding of an `AirSpider` pauses while more requests than this wait in memory."""
+
+log = get_logger("orbweb.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a run is started from the command line. Everything is optional."""
+
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that win over all others; text is read as in the environment."""
+    directory: Path | None = None
+    """Where the project file and the embedded store are; default: the working directory."""
+    stop_after_pages: int = 0
+    on_engine: Callable[[Engine], None] | None = None
+    """Called on the engine's loop before the run begins: for a progress line."""
+
+
+def make_spider(cls: type[BaseSpider], arguments: Mapping[str, Any]) -> BaseSpider:
+    """A spider built with `-a` arguments: those its constructor names, the others as attributes."""
+    parameters = inspect.signature(cls).parameters.values()
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    named = {each.name for each in parameters}
+    given = {name: value for name, value in arguments.items() if takes_all or name in named}
+    spider = cls(**{name: _typed(name, value) for name, value in given.items()})
+    for name, value in arguments.items():
+        if name not in given:
+            setattr(spider, name, value)
+    return spider
+
+
+def _typed(name: str, value: Any) -> Any:
+    """The constructor's own arguments are no text."""
+    if not isinstance(value, str):
+        return value
+    if name == "thread_count":
+        return int(value) if value.isdigit() else value
+    if name in ("keep_alive", "debug"):
+        return value.strip().lower() not in ("", "0", "false", "no", "off")
+    return value
+
+
+def settings_of(spider: BaseSpider, start: Start | None = None) -> Settings:
+    """The settings that this instance runs with. Raises `ConfigError`."""
+    start = start or Start()
+    return load_settings(
+        spider_settings=spider.class_settings(),
+        spider_name=type(spider).__name__,
+        arguments=spider.setting_arguments,
+        overrides=start.overrides,
+        directory=start.directory or Path.cwd(),
+        environ=os.environ,
+    )
+
+
+def run_spider(spider: BaseSpider, start: Start | None = None) -> RunReport:
+    """Run a spider to its end on an event loop of its own; blocks.
+
+    Raises `ConfigError`, `StoreUnsafe` and `StoreUnavailable` when the crawl cannot begin.
+    """
+    start = start or Start()
+    settings = settings_of(spider, start)
+    configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
+    for note in settings.notes:
+        log.warning("%s", note)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_run(spider, settings, start))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunReport:
+    async with AsyncExitStack() as stack:
+        store = await _open_store(spider, settings, start, stack)
+        engine = _build_engine(spider, settings, start, store, stack)
+        uninstall = install_signals(engine.shutdown)
+        stack.callback(uninstall)
+        spider.bind(engine)
+        if start.on_engine is not None:
+            start.on_engine(engine)
+        return await engine.run()
+
+
+# -- the store
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A frontier, and what belongs to it."""
+
+    frontier: Frontier
+    control: RunControl
+    robots: RobotsStore
+    codec: Codec
+    connect: Callable[[str], Any]
+    identity: Mapping[str, str]
+    revive: Callable[[], Any] | None = None
+
+
+class WireCodec:
+    """Requests as bytes. See `Codec`."""
+
+    def encode(self, request: Request) -> bytes:
+        return encode(request)
+
+    def decode(self, payload: Any) -> Request:
+        return decode(payload)
+
+
+class ObjectCodec:
+    """Requests as copies of themselves, so that they can carry anything. See `Codec`."""
+
+    def encode(self, request: Request) -> Request:
+        return request.copy()
+
+    def decode(self, payload: Any) -> Request:
+        copy: Request = payload.copy()
+        return copy
+
+
+async def _open_store(
+    spider: BaseSpider, settings: Settings, start: Start, stack: AsyncExitStack
+) -> _Store:
+    if isinstance(spider, Spider):
+        return await _open_shared(spider, settings, start, stack)
+    shard = MemoryShard(lambda: int(time.time() * 1000))
+    frontier = MemoryFrontier(shard, spider.name)
+
+    @asynccontextmanager
+    async def same(epoch: str) -> AsyncIterator[Frontier]:
+        yield frontier
+
+    return _Store(
+        frontier=frontier,
+        control=frontier,
+        robots=MemoryRobotsStore(time.monotonic),
+        codec=ObjectCodec(),
+        connect=same,
+        identity={},
+    )
+
+
+async def _open_shared(
+    spider: Spider, settings: Settings, start: Start, stack: AsyncExitStack
+) -> _Store:
+    url, revive = settings["REDIS_URL"], None
+    if not url:
+        embedded = EmbeddedStore(start.directory or Path.cwd())
+        url = await asyncio.to_thread(embedded.__enter__)
+        stack.push_async_callback(asyncio.to_thread, embedded.release)
+
+        async def revive() -> None:
+            await asyncio.to_thread(embedded.ensure)
+
+    client = connect(url, settings["STORE_TIMEOUT"])
+    stack.push_async_callback(client.aclose)
+    for warning in judge(await read_facts(client, url)):
+        log.warning("%s", warning)
+    prefix, job, run = settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"]
+    frontier = ValkeyFrontier(client, prefix=prefix, job=job, run=run)
+
+    @asynccontextmanager
+    async def second(epoch: str) -> AsyncIterator[Frontier]:
+        own = connect(url, settings["STORE_TIMEOUT"])
+        try:
+            attached = ValkeyFrontier(own, prefix=prefix, job=job, run=run)
+            attached.attach(epoch)
+            yield attached
+        finally:
+            await own.aclose()
+
+    return _Store(
+        frontier=frontier,
+        control=frontier,
+        robots=ValkeyRobotsStore(client, prefix),
+        codec=WireCodec(),
+        connect=second,
+        identity={
+            "run_id": run,
+            "namespace": f"{prefix}:{job}:run:{run}" if run else f"{prefix}:{job}",
+            "redis_key": job,
+        },
+        revive=revive,
+    )
+
+
+# -- the engine
+
+
+def _build_engine(
+    spider: BaseSpider, settings: Settings, start: Start, store: _Store, stack: AsyncExitStack
+) -> Engine:
+    node = uuid.uuid4().hex
+    rng = random.Random()
+    threads = CallbackThreads(settings["CALLBACK_THREADS"])
+    storing = CallbackThreads(4, "orbweb-pipeline")
+    stack.callback(threads.close)
+    stack.callback(storing.close)
+    options = _engine_options(spider, settings, start, node)
+    chain = _build_chain(settings, options, store, node, rng, threads)
+    stack.push_async_callback(chain.close)
+    buffer = ItemBuffer(
+        _load_pipelines(spider, settings),
+        flush_interval=settings["BUFFER_FLUSH_INTERVAL"],
+        max_items=settings["ITEM_MAX_CACHED_COUNT"],
+        rng=rng,
+        run_blocking=storing.run,
+    )
+    world = World(
+        clock=time.monotonic,
+        rng=rng,
+        run_blocking=threads.run,
+        background=KeeperThread(_loop_factory()) if isinstance(spider, Spider) else KeeperTask(),
+        connect=store.connect,
+        revive=store.revive,
+    )
+    return Engine(
+        EngineParts(
+            frontier=store.frontier,
+            control=store.control,
+            spider=spider,
+            spider_base=BaseParser,
+            chain=chain,
+            buffer=buffer,
+            codec=store.codec,
+            options=options,
+            world=world,
+            identity=store.identity,
+            place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
+            show_summary=settings["RUN_SUMMARY_ENABLE"],
+        )
+    )
+
+
+def _engine_options(
+    spider: BaseSpider, settings: Settings, start: Start, node: str
+) -> EngineOptions:
+    concurrency = settings["CONCURRENT_REQUESTS"]
+    domains = (*settings["ALLOWED_DOMAINS"], *getattr(spider, "allowed_domains", ()))
+    return EngineOptions(
+        node=node,
+        spider=spider.name,
+        run=_run_config(settings),
+        concurrency=concurrency,
+        max_held=max(4 * concurrency, 64),
+        heartbeat_seconds=settings["HEARTBEAT_INTERVAL"],
+        watchdog_seconds=settings["WATCHDOG_TIMEOUT"],
+        max_hold_seconds=settings["MAX_HOLD"],
+        graceful_seconds=settings["GRACEFUL_TIMEOUT"],
+        max_runtime_seconds=settings["SPIDER_MAX_RUNTIME"],
+        stop_after_pages=start.stop_after_pages,
+        retry_interval_seconds=settings["SPIDER_RETRY_INTERVAL"],
+        retry_backoff=settings["RETRY_BACKOFF"],
+        retry_longest_seconds=settings["RETRY_MAX_INTERVAL"],
+        depth_limit=settings["DEPTH_LIMIT"],
+        url_length_limit=settings["URL_LENGTH_LIMIT"],
+        allowed_domains=frozenset(domain.lower() for domain in domains),
+        drop_query_params=frozenset(settings["DROP_QUERY_PARAMS"]),
+        default_table=settings["ITEM_DEFAULT_TABLE"],
+        seed_batch=settings["SEED_BATCH"],
+        seed_pending_limit=0 if isinstance(spider, Spider) else AIR_PENDING,
+    )
+
+
+def _run_config(settings: Settings) -> RunConfig:
+    scope = settings["DEDUP_SCOPE"]
+    if scope == "auto":
+        scope = "run" if settings["RUN_ID"] else "spider"
+    return RunConfig(
+        host_concurrency=settings["CONCURRENT_REQUESTS_PER_DOMAIN"],
+        host_delay_ms=int(settings["DOWNLOAD_DELAY"] * 1000),
+        fetch_timeout_ms=int((settings["REQUEST_TIMEOUT"] or 3600.0) * 2000),
+        lease_ms=int(settings["SPIDER_TASK_LEASE"] * 1000),
+        max_retries=settings["SPIDER_MAX_RETRY_TIMES"],
+        max_deliveries=settings["MAX_DELIVERIES"],
+        keep_alive=settings["SPIDER_KEEP_ALIVE"],
+        dedup_scope=scope,
+        finished_ttl_ms=int(settings["SPIDER_SEED_LOCK_TTL"] * 1000),
+        run_ttl_ms=int(settings["RUN_TTL"] * 1000),
+    )
+
+
+def _build_chain(
+    settings: Settings,
+    options: EngineOptions,
+    store: _Store,
+    node: str,
+    rng: random.Random,
+    threads: CallbackThreads,
+) -> Chain:
+    downloader = HttpDownloader(
+        HttpOptions(
+            user_agent=settings["USER_AGENT"],
+            total_seconds=settings["REQUEST_TIMEOUT"],
+            connect_seconds=settings["CONNECT_TIMEOUT"],
+            read_seconds=settings["READ_TIMEOUT"],
+            limits=BodyLimits(
+                settings["MAX_RESPONSE_SIZE"], tuple(settings["ALLOWED_CONTENT_TYPES"])
+            ),
+            keep_cookies=settings["USE_SESSION"],
+        )
+    )
+    return Chain(
+        downloader,
+        middlewares=load_middlewares(settings["DOWNLOADER_MIDDLEWARES"], settings),
+        robots=_build_robots(settings, downloader, store, node, rng),
+        status=StatusPolicy(
+            check=settings["CHECK_STATUS_CODE"],
+            retry=frozenset(settings["RETRY_STATUS_CODES"]),
+            accept=frozenset(settings["ACCEPT_STATUS_CODES"]),
+            retry_after_max=settings["RETRY_AFTER_MAX"],
+        ),
+        redirects=RedirectRules(settings["MAX_REDIRECTS"], settings["REQUEST_TIMEOUT"]),
+        admit=_redirect_filter(options),
+        run_blocking=threads.run,
+    )
+
+
+def _build_robots(
+    settings: Settings, downloader: HttpDownloader, store: _Store, node: str, rng: random.Random
+) -> Robots | None:
+    if not settings["ROBOTS_OBEY"]:
+        return None
+    agent = settings["ROBOTS_USER_AGENT"] or settings["USER_AGENT"].split("/")[0].split()[0]
+    return Robots(
+        downloader.limited(BodyLimits(ROBOTS_BYTES, truncate=True)),
+        store.robots,
+        RobotsOptions(agent, ttl_seconds=settings["ROBOTS_CACHE_TTL"]),
+        holder=node,
+        rng=rng,
+    )
+
+
+def _redirect_filter(options: EngineOptions) -> Callable[[str], Reason | None] | None:
+    if not options.allowed_domains:
+        return None
+    rules = LinkRules(0, options.url_length_limit, options.allowed_domains)
+    return lambda url: rules.refusal(Request(url), 0)
+
+
+# -- pipelines
+
+
+class HandlerPipeline(BasePipeline):
+    """Gives each batch of rows to the spider's `item_handler`."""
+
+    def __init__(self, handler: ItemHandler) -> None:
+        self._handler = handler
+
+    def save_items(self, table: str, items: list[Row]) -> bool:
+        self._handler(items)
+        return True
+
+    def update_items(self, table: str, items: list[Row], update_keys: Iterable[str]) -> bool:
+        self._handler(items)
+        return True
+
+
+def _load_pipelines(spider: BaseSpider, settings: Settings) -> dict[str, BasePipeline]:
+    if spider.item_handler is not None:
+        return {"item_handler": HandlerPipeline(spider.item_handler)}
+    entries = settings["ITEM_PIPELINES"] if spider.pipelines is None else spider.pipelines
+    pipelines: dict[str, BasePipeline] = {}
+    for entry in entries:
+        pipeline = _load_pipeline(entry, settings)
+        name = entry if isinstance(entry, str) else type(pipeline).__name__
+        pipelines[name] = pipeline
+    return pipelines
+
+
+def _load_pipeline(entry: Any, settings: Settings) -> BasePipeline:
+    found = entry
+    if isinstance(entry, str):
+        module, _, name = entry.rpartition(".")
+        try:
+            found = getattr(importlib.import_module(module or entry), name)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"ITEM_PIPELINES: {entry!r} cannot be loaded: {error}") from error
+    if isinstance(found, type):
+        try:
+            found = found.from_settings(settings) if hasattr(found, "from_settings") else found()
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"ITEM_PIPELINES: {entry!r} cannot be built: {type(error).__name__}: {error}"
+            ) from error
+    if not callable(getattr(found, "save_items", None)):
+        raise ConfigError(f"ITEM_PIPELINES: {entry!r} has no save_items(table, items)")
+    pipeline: BasePipeline = found
+    return pipeline
