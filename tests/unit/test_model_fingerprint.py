@@ -106,6 +106,9 @@ def test_a_derived_number_depends_on_all_parts_and_where_they_end() -> None:
         (r"data\['a'\]", {"data": {"a": object()}}),
         ("params", {"params": 7}),
         ("params", {"params": ["ab"]}),
+        (r"data\['a'\]", {"data": {"a": "\ud800"}}),
+        ("content", {"content": "\ud800"}),
+        ("json", {"json": "\ud800"}),
     ],
 )
 def test_a_body_that_cannot_be_read_twice_is_refused_by_field(

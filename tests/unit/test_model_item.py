@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -210,6 +212,19 @@ def test_fields_are_read_and_set_like_those_of_a_dict() -> None:
     assert (item["a"], item.b) == (1, 2)
     with pytest.raises(KeyError, match="'c'"):
         _ = item["c"]
+
+
+def test_a_spider_of_plain_items_does_not_load_pydantic() -> None:
+    """It takes some 20 MB and half a second in each node."""
+    program = (
+        "import sys; from orbweb.model import item, response;"
+        "item.item_record({'a': [1]}, run='', request_id='', position=0, default_table='t');"
+        "item.is_item(3); print('pydantic' in sys.modules, 'charset_normalizer' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "False False\n"
 
 
 def test_what_is_no_item_is_not_taken_for_one() -> None:

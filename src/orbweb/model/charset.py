@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 from functools import lru_cache
 
-from charset_normalizer import from_bytes
 from w3lib.encoding import (
     html_body_declared_encoding,
     http_content_type_encoding,
@@ -49,6 +48,8 @@ def _guess(body: bytes) -> str:
     try:
         body.decode("utf-8")
     except UnicodeDecodeError:
+        from charset_normalizer import from_bytes  # takes memory, and few pages need it
+
         best = from_bytes(body[:_GUESS_BYTES]).best()
         return _LAST_RESORT if best is None else best.encoding
     return "utf-8"

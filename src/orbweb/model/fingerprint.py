@@ -96,7 +96,9 @@ def _form_pairs(form: Any, field: str) -> Iterable[tuple[str | bytes, str | byte
 
 
 def _form_text(value: Any, field: str) -> str | bytes:
-    if isinstance(value, str | bytes):
+    if isinstance(value, str):
+        return _utf8(value, field)
+    if isinstance(value, bytes):
         return value
     if value is None:
         return ""
@@ -107,13 +109,22 @@ def _form_text(value: Any, field: str) -> str | bytes:
     raise UnserialisableError(f"{field}: {type(value).__name__} is not text or a number")
 
 
+def _utf8(text: str, field: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UnserialisableError(f"{field}: text with half a surrogate pair") from error
+
+
 def _body(options: dict[str, Any]) -> bytes:
     """Return bytes that differ whenever the bodies differ, and are empty without one."""
     parts: list[Any] = []
     data = options.get("data")
     raw = options.get("content") or (data if isinstance(data, str | bytes) else b"")
     if raw:
-        parts.append(("raw", raw.encode() if isinstance(raw, str) else pack(raw, "content")))
+        parts.append(
+            ("raw", _utf8(raw, "content") if isinstance(raw, str) else pack(raw, "content"))
+        )
     if data and not isinstance(data, str | bytes):
         pairs = [(quote_plus(n), quote_plus(v)) for n, v in _form_pairs(data, "data")]
         parts.append(("form", sorted(pairs)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -12,8 +12,6 @@ from hashlib import blake2b, md5
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
-
-from itemadapter.adapter import ItemAdapter
 
 from orbweb.errors import ItemError, UnserialisableError
 from orbweb.model.values import pack, to_bytes
@@ -161,7 +159,7 @@ class ItemRecord:
 
 def is_item(value: Any) -> bool:
     """Whether a callback may yield this as an item."""
-    return isinstance(value, dict | Item) or ItemAdapter.is_item(value)
+    return isinstance(value, dict | Item) or _adapter(value) is not None
 
 
 def item_record(
@@ -218,7 +216,8 @@ def _prepared(item: Item) -> Item:
 
 
 def _adapted(item: Any) -> tuple[str, tuple[str, ...], tuple[str, ...] | None, dict[str, Any]]:
-    if not ItemAdapter.is_item(item):
+    adapter = _adapter(item)
+    if adapter is None:
         raise ItemError(f"{_kind(item)} is not an item: yield a dict, Item, dataclass or model")
     kind = type(item)
     pipelines = getattr(kind, "__pipelines__", None)
@@ -226,8 +225,17 @@ def _adapted(item: Any) -> tuple[str, tuple[str, ...], tuple[str, ...] | None, d
         table_of(kind),
         _names(getattr(kind, "__unique_key__", None)),
         None if pipelines is None else _names(pipelines),
-        dict(ItemAdapter(item)),
+        dict(adapter),
     )
+
+
+def _adapter(value: Any) -> Mapping[str, Any] | None:
+    """Return a view on a dataclass, attrs, pydantic or scrapy object; None for anything else."""
+    if type(value).__module__ == "builtins":
+        return None
+    from itemadapter.adapter import ItemAdapter  # imports pydantic and scrapy where they are
+
+    return ItemAdapter(value) if ItemAdapter.is_item(value) else None
 
 
 def _update_keys(item: Any) -> tuple[str, ...] | None:
@@ -269,8 +277,9 @@ def _copied(item: Any, value: Any, field: str, depth: int) -> Any:
         return {key: _copied(item, one, field, depth) for key, one in value.items()}
     if type(value) in (list, tuple, set, frozenset):
         return type(value)(_copied(item, one, field, depth) for one in value)
-    if ItemAdapter.is_item(value):
-        return _copied(item, dict(ItemAdapter(value)), field, depth)
+    adapter = _adapter(value)
+    if adapter is not None:
+        return _copied(item, dict(adapter), field, depth)
     try:
         return copy.deepcopy(value)
     except Exception as error:

@@ -285,7 +285,7 @@ def name_of(callback: Callback | None) -> str:
     """Return the name under which the spider knows a method; empty when there is none."""
     if callback is None or isinstance(callback, str):
         return callback or ""
-    return getattr(callback, "__name__", "")
+    return str(getattr(callback, "__name__", type(callback).__name__))
 
 
 def _checked_method(method: str) -> str:
