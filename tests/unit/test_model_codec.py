@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbweb.errors import UnserialisableError
@@ -73,6 +73,7 @@ def test_the_form_sees_differences_that_equality_does_not() -> None:
     assert form({"a": 1.0}) != form({"a": 1})
 
 
+@settings(deadline=None)
 @given(_values)
 def test_every_supported_value_returns_exactly(value: Any) -> None:
     request = Request(URL, meta={"m": value}, cb_kwargs={"k": value}, json=value, own=value)
@@ -113,6 +114,7 @@ def test_the_edges_of_the_types_return_exactly(value: Any) -> None:
     assert form(decode(encode(Request(URL, meta={"m": value}))).meta["m"]) == form(value)
 
 
+@settings(deadline=None)
 @given(
     method=st.sampled_from(["GET", "POST", "DELETE"]),
     callback=st.none() | st.just("parse_page"),
@@ -298,6 +300,7 @@ def test_foreign_bytes_are_undecodable_and_nothing_else(payload: bytes) -> None:
         decode(payload)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_no_bytes_raise_anything_but_undecodable(tail: bytes) -> None:
     for payload in (tail, b"\x01" + tail, b"\x01\x82\xa1u\xa8http://a\xa1e" + tail):
@@ -307,6 +310,7 @@ def test_no_bytes_raise_anything_but_undecodable(tail: bytes) -> None:
             continue
 
 
+@settings(deadline=None)
 @given(_values, st.data())
 def test_a_damaged_payload_raises_nothing_but_undecodable(value: Any, data: st.DataObject) -> None:
     payload = bytearray(encode(Request(URL, meta={"m": value})))

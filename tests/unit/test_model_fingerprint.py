@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbweb.errors import UnserialisableError
@@ -76,6 +76,7 @@ def test_the_number_does_not_change_between_versions() -> None:
     assert request_id(fingerprint(Request(URL, "POST", json={"a": 1}))) == "adb1a80d17361a86"
 
 
+@settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_a_request_id_is_sixteen_hex_characters_and_unique(number: int) -> None:
     name = request_id(number)
@@ -118,6 +119,7 @@ def test_a_body_that_cannot_be_read_twice_is_refused_by_field(
         fingerprint(Request(URL, "POST", **options))
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.text(max_size=4), st.text(max_size=4) | st.integers(), max_size=3),
     st.sampled_from(["params", "data", "json"]),

@@ -134,6 +134,8 @@ def test_ok_means_2xx(status: int, ok: bool) -> None:
         ('<base target="_top">', "http://ex.com/list/x"),
         ('<base data-href="/b/">', "http://ex.com/list/x"),
         ("<basefont href='/b/'>", "http://ex.com/list/x"),
+        ('<base href="/b/?a=1&amp;b=/">', "http://ex.com/b/x"),
+        ("<base " * 2700, "http://ex.com/list/x"),
     ],
 )
 def test_links_are_joined_to_the_base_of_the_page(body: str, joined: str) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from html import unescape
 from re import Pattern
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _BASE_SCAN_BYTES = 16_384
 _COMMENT = re.compile(r"<!--.*?(?:-->|$)", re.S)
 _BASE_HREF = re.compile(
-    r"""<base\s(?:[^>]*?\s)?href\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""", re.I
+    r"""<base\s(?:[^<>]*?\s)?href\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""", re.I
 )
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _LINK_TAGS = frozenset({"a", "area", "link"})
@@ -192,7 +193,7 @@ class Response:
         match = _BASE_HREF.search(_COMMENT.sub("", self.text[:_BASE_SCAN_BYTES]))
         if match is None:
             return self.url
-        return UrlBase(self.url).join(match[1] or match[2] or match[3] or "")
+        return UrlBase(self.url).join(unescape(match[1] or match[2] or match[3] or ""))
 
     def urljoin(self, url: str) -> str:
         """Return a link of this page as an absolute URL; `<base href>` counts."""
