@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orbweb.model.item import Item, UpdateItem
     from orbweb.model.request import Request
     from orbweb.model.response import Response
+    from orbweb.pipelines.base import BasePipeline
     from orbweb.spiders.air import AirSpider
     from orbweb.spiders.base import BaseParser
     from orbweb.spiders.distributed import Spider
@@ -35,6 +36,7 @@ log = get_logger("orbweb")
 __all__ = [
     "AirSpider",
     "BaseParser",
+    "BasePipeline",
     "ConfigError",
     "DedupError",
     "Item",
@@ -58,6 +60,7 @@ __all__ = [
 _LAZY = {
     "AirSpider": "orbweb.spiders.air",
     "BaseParser": "orbweb.spiders.base",
+    "BasePipeline": "orbweb.pipelines.base",
     "Item": "orbweb.model.item",
     "Request": "orbweb.model.request",
     "Response": "orbweb.model.response",

@@ -8,8 +8,9 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from orbweb.engine.options import RunBlocking
-from orbweb.engine.outputs import Outputs, is_item
+from orbweb.engine.outputs import Outputs
 from orbweb.errors import SpiderError
+from orbweb.model.item import is_item
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 

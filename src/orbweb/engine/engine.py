@@ -84,7 +84,13 @@ class Engine:
             revive=world.revive,
         )
         self._pump = Pump(
-            self._session, self._ledger, options, self.stats, self.shutdown, clock=world.clock
+            self._session,
+            self._ledger,
+            options,
+            self.stats,
+            self.shutdown,
+            clock=world.clock,
+            rng=world.rng,
         )
         self._task: asyncio.Task[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -258,6 +264,7 @@ class Engine:
             stats=self.stats,
             run_blocking=self._world.run_blocking,
             pending=lambda: self._pump.answer.pending,
+            on_added=self._pump.poke,
         )
         return Seeder(tools, epoch)
 

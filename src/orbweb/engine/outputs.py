@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
-
-from itemadapter import ItemAdapter
 
 from orbweb.engine.options import Codec
 from orbweb.errors import ItemError, SpiderError, UnserialisableError
 from orbweb.frontier.base import NewRequest
 from orbweb.log import get_logger
 from orbweb.model.fingerprint import derived_fingerprint, fingerprint, request_id
-from orbweb.model.item import Item, ItemRecord, item_record
+from orbweb.model.item import ItemRecord, is_item, item_record
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.url import BadUrlError, host_of
@@ -235,12 +232,3 @@ class Outputs:
             self.lose(Reason.ITEM_REJECTED, str(error))
             return
         self._records.append(record)
-
-
-def is_item(output: Any) -> bool:
-    """Whether a callback's output is an item."""
-    if isinstance(output, (dict, Item, Mapping)):
-        return True
-    if dataclasses.is_dataclass(output) and not isinstance(output, type):
-        return True
-    return not callable(output) and bool(ItemAdapter.is_item(output))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ CHILDREN_BATCH = 2000
 
 FETCHED_LINGER_SECONDS = 0.005
 """An ack often follows so soon that it saves the call that gives the politeness slot back."""
+
+LONGEST_COURTESY_SECONDS = 0.02
 
 log = get_logger("orbweb.engine")
 
@@ -53,6 +56,7 @@ class Pump:
         shutdown: Shutdown,
         *,
         clock: Callable[[], float],
+        rng: random.Random,
     ) -> None:
         self.answer = Answer()
         self._session = session
@@ -61,8 +65,10 @@ class Pump:
         self._stats = stats
         self._shutdown = shutdown
         self._clock = clock
+        self._rng = rng
         self._steps: dict[Held, Step] = {}
-        self._fetching: set[Held] = set()
+        self._fetching: dict[Held, float] = {}
+        self._fetch_seconds = 0.0
         self._fetched: dict[Held, float] = {}
         self._acks: deque[Ack] = deque()
         self._nacks: deque[Nack] = deque()
@@ -101,6 +107,11 @@ class Pump:
         for step in list(self._steps.values()):
             step.cancel(Why.SHUTDOWN)
 
+    def poke(self) -> None:
+        """There is something new to claim."""
+        self._claim_at = min(self._claim_at, self._clock())
+        self._woken.set()
+
     def give_up_seeding(self) -> None:
         """This node cannot seed: it ends when nothing but the seeding is pending."""
         self._seeding_failed = True
@@ -116,9 +127,11 @@ class Pump:
 
     def fetched(self, step: Step) -> None:
         """See `Desk`."""
-        if step.held in self._fetching:
-            self._fetching.discard(step.held)
-            self._fetched[step.held] = self._clock()
+        began = self._fetching.pop(step.held, None)
+        if began is not None:
+            now = self._clock()
+            self._fetch_seconds += (now - began - self._fetch_seconds) / 8
+            self._fetched[step.held] = now
             self._woken.set()
 
     def settle(self, step: Step, outcome: Ack | Nack) -> None:
@@ -137,7 +150,7 @@ class Pump:
 
     def _leave(self, step: Step) -> None:
         self._steps.pop(step.held, None)
-        self._fetching.discard(step.held)
+        self._fetching.pop(step.held, None)
         self._fetched.pop(step.held, None)
         self._woken.set()
 
@@ -177,7 +190,7 @@ class Pump:
         claim, sent = await self._session.claim(want)
         for lease in claim.leases:
             self._ledger.add(lease.held, sent)
-            self._fetching.add(lease.held)
+            self._fetching[lease.held] = self._clock()
             self._steps[lease.held] = begin(lease)
         self.answer = Answer(claim.state, claim.pending, len(claim.leases), want)
         pause = 0.0
@@ -243,8 +256,17 @@ class Pump:
                 await self._tell_nacks()
             told = True
         if told:
-            self._claim_at = min(self._claim_at, self._clock())
+            self._claim_at = min(self._claim_at, self._clock() + self._courtesy_seconds())
             self._check_page_limit()
+
+    def _courtesy_seconds(self) -> float:
+        """A short wait before a slot of a busy host that was just given back is taken again.
+
+        Without it the node that works on a host would always be first, and the others would starve.
+        """
+        if self.answer.given >= self.answer.wanted or self.answer.pending <= self.held:
+            return 0.0
+        return self._rng.uniform(0.0, min(self._fetch_seconds / 4, LONGEST_COURTESY_SECONDS))
 
     def _is_batch_full(self) -> bool:
         """Enough has gathered: half of the slots are free, or a full batch of outcomes waits."""

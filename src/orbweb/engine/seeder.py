@@ -52,6 +52,8 @@ class SeedTools:
     run_blocking: RunBlocking
     pending: Callable[[], int]
     """How many requests the run has, as far as this node knows."""
+    on_added: Callable[[], None]
+    """Called when seeds have entered."""
 
 
 class SeedSource:
@@ -262,6 +264,7 @@ class Seeder:
             return _End.AGAIN
         self._batch += 1
         self.seeds += reply.added
+        self._tools.on_added()
         if final:
             self._token = ""
         return None
