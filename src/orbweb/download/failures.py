@@ -26,7 +26,6 @@ _CLIENT_ERRORS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...
     (aiohttp.ClientPayloadError, Reason.CONNECTION),
     ((aiohttp.ClientConnectionError, OSError), Reason.CONNECTION),
     (aiohttp.ClientError, Reason.HTTP_ERROR),
-    (ValueError, Reason.BAD_URL),
 )
 
 _ORBWEB_ERRORS: tuple[tuple[type[Exception], Reason], ...] = (
@@ -47,12 +46,13 @@ CLIENT_ERRORS = (aiohttp.ClientError, OSError, ValueError)
 
 def download_error(error: BaseException, url: str) -> DownloadError:
     """Translate one of `CLIENT_ERRORS`; the text names the URL and what went wrong."""
-    reason = next(
-        (reason for kind, reason in _CLIENT_ERRORS if isinstance(error, kind)), Reason.HTTP_ERROR
-    )
-    if isinstance(error, aiohttp.ClientPayloadError) and "content-encoding" in repr(error).lower():
-        reason = Reason.HTTP_ERROR
-    return DownloadError(reason, f"{url}: {_TEXTS.get(reason, _plain)(error)}")
+    for kind, reason in _CLIENT_ERRORS:
+        if isinstance(error, kind):
+            if reason is Reason.CONNECTION and _is_encoding_error(error):
+                reason = Reason.HTTP_ERROR
+            return DownloadError(reason, f"{url}: {_TEXTS.get(reason, _plain)(error)}")
+    text = f"{url}: the request cannot be sent as it is: {_plain(error)}"
+    return DownloadError(Reason.HTTP_ERROR, text, retry=False)
 
 
 def failure(
@@ -74,8 +74,24 @@ def failure(
     return Failed(request, Reason.HTTP_ERROR, error, retry=True, response=response)
 
 
+def _is_encoding_error(error: BaseException) -> bool:
+    return isinstance(error, aiohttp.ClientPayloadError) and "content-encoding" in str(error)
+
+
+def _last_line(error: BaseException) -> str:
+    return str(error).strip().rpartition("\n")[2].strip()
+
+
 def _plain(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _connect(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect: {error.os_error.strerror or error.os_error}"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return f"the body ended before its end: {_last_line(error.__cause__ or error)}"
+    return _plain(error)
 
 
 def _timeout(error: BaseException) -> str:
@@ -90,10 +106,14 @@ def _malformed(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientResponseError):
         first_line = error.message.strip().partition("\n")[0].rstrip(": ")
         return f"the answer is not valid HTTP ({first_line or 'unreadable'})"
+    if _is_encoding_error(error):
+        return f"the body cannot be decompressed ({_last_line(error)})"
     return _plain(error)
 
 
 _TEXTS: dict[Reason, Callable[[BaseException], str]] = {
     Reason.TIMEOUT: _timeout,
     Reason.HTTP_ERROR: _malformed,
+    Reason.CONNECTION: _connect,
+    Reason.DNS: _connect,
 }

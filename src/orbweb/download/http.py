@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,9 +63,9 @@ class HttpDownloader:
         self._connector: aiohttp.TCPConnector | None = None
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
-    async def fetch(self, request: Request) -> Response:
+    def fetch(self, request: Request) -> Coroutine[Any, Any, Response]:
         """See `Downloader`."""
-        return await self.exchange(request, self._options.limits)
+        return self.exchange(request, self._options.limits)
 
     async def exchange(self, request: Request, limits: BodyLimits) -> Response:
         """`fetch` with other limits than those of the options."""
@@ -84,7 +85,8 @@ class HttpDownloader:
             reply = await session.request(request.method, url, allow_redirects=False, **arguments)
             try:
                 headers = _lower_headers(reply)
-                _check_type(reply.status, headers, url, limits)
+                if limits.content_types:
+                    _check_type(reply.status, headers, url, limits)
                 body = await _read(reply, headers, url, limits)
             finally:
                 if not reply.closed:
@@ -92,7 +94,7 @@ class HttpDownloader:
         except CLIENT_ERRORS as error:
             raise download_error(error, url) from error
         response = Response(
-            str(reply.url),
+            _answered_url(url, reply),
             reply.status,
             body,
             cookies=_cookies(reply) if "set-cookie" in headers else None,
@@ -170,12 +172,19 @@ def _lower_headers(reply: aiohttp.ClientResponse) -> dict[str, str]:
     return headers
 
 
+def _answered_url(url: str, reply: aiohttp.ClientResponse) -> str:
+    """The URL as it was asked for, without fragment and password; encoded where it has to be."""
+    if url.isascii() and "@" not in url and " " not in url:
+        return url.partition("#")[0] if "#" in url else url
+    return str(reply.url)
+
+
 def _cookies(reply: aiohttp.ClientResponse) -> dict[str, str]:
     return {name: morsel.value for name, morsel in reply.cookies.items()}
 
 
 def _check_type(status: int, headers: dict[str, str], url: str, limits: BodyLimits) -> None:
-    if not limits.content_types or not 200 <= status < 300:
+    if not 200 <= status < 300:
         return
     kind = headers.get("content-type", "").strip().lower()
     if kind and not kind.startswith(limits.content_types):
