@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from orbweb.model.response import Response
-
 from orbweb.errors import RequestError
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
+from orbweb.model.response import Response
 
 
 class DownloadError(RequestError):

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NoReturn
 
-from orbweb.model.response import Response
-
 from orbweb.download.base import (
     Again,
     Downloader,
@@ -31,6 +29,7 @@ from orbweb.errors import (
 )
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
+from orbweb.model.response import Response
 
 BeforeSend = Callable[[], Awaitable[None]]
 """Awaited right before each send; raises `LeaseLost` when nothing may be sent any more."""

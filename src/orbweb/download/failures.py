@@ -6,12 +6,12 @@ import ssl
 from collections.abc import Callable
 
 import aiohttp
-from orbweb.model.response import Response
 
 from orbweb import errors
 from orbweb.download.base import DownloadError, Dropped, Failed
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
+from orbweb.model.response import Response
 from orbweb.model.url import BadUrlError
 
 # The first class that fits decides, so subclasses stand before their bases.

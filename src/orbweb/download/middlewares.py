@@ -7,10 +7,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from orbweb.model.response import Response
-
 from orbweb.errors import ConfigError
 from orbweb.model.request import Request
+from orbweb.model.response import Response
 
 RunBlocking = Callable[..., Awaitable[Any]]
 """`await run_blocking(function, *arguments)` calls a function that may block."""

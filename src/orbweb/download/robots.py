@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from orbweb.model.response import Response
 from protego import Protego
 
 from orbweb.download.base import Downloader, DownloadError
@@ -18,6 +17,7 @@ from orbweb.download.redirects import REDIRECT_STATUSES, redirect_target
 from orbweb.errors import OrbwebError, RequestError
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
+from orbweb.model.response import Response
 
 ROBOTS_MAX_BYTES = 500 * 1024
 """What of a robots.txt is read (RFC 9309, 2.5): give the robots' `Downloader` this limit."""

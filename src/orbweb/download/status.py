@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
-from orbweb.model.response import Response
-
 from orbweb.download.base import Failed
 from orbweb.errors import HttpStatusError
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
+from orbweb.model.response import Response
 
 _RETRY_AFTER_STATUSES = frozenset({429, 503})
 
