@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,8 @@ class EngineParts:
     place: Mapping[str, str | int] = field(default_factory=dict)
     """Where the node runs (host, pid), for the heartbeat."""
     show_summary: bool = True
+    on_new_run: Callable[[], None] | None = None
+    """Called when this node has made the run, before anything of it is fetched here."""
 
 
 class Engine:
@@ -139,6 +141,8 @@ class Engine:
             opened = await self._session.open(self._options.run)
             if opened.status.state is RunState.DONE:
                 return self._joined_finished(opened.status)
+            if opened.state is RunState.NEW and self._parts.on_new_run is not None:
+                self._parts.on_new_run()
             return await self._report(await self._crawl(opened))
         except asyncio.CancelledError:
             if self.shutdown.abort_code is None or self._task is None:

@@ -51,9 +51,13 @@ class CsvPipeline(BasePipeline):
     def targets(self) -> tuple[str, ...]:
         return tuple(str(path) for path in self._seen)
 
+    def path_of(self, table: str) -> Path:
+        """The file that takes the rows of a table."""
+        return table_path(self._directory, table, ".csv")
+
     def save_items(self, table: str, items: list[Row]) -> bool:
         """See `BasePipeline`. Raises `ItemError` for a value that has no text."""
-        path = table_path(self._directory, table, ".csv")
+        path = self.path_of(table)
         rows = [{name: _cell(name, value) for name, value in item.items()} for item in items]
         while not self._try_append(path, rows):
             pass

@@ -38,9 +38,13 @@ class JsonLinesPipeline(BasePipeline):
     def targets(self) -> tuple[str, ...]:
         return tuple(str(path) for path in self._written)
 
+    def path_of(self, table: str) -> Path:
+        """The file that takes the rows of a table."""
+        return table_path(self._directory, table, ".jsonl")
+
     def save_items(self, table: str, items: list[Row]) -> bool:
         """See `BasePipeline`. Raises `ItemError` for a value that JSON cannot hold."""
-        path = table_path(self._directory, table, ".jsonl")
+        path = self.path_of(table)
         block = b"".join([encode_row(row) for row in items])
         with locked(path) as file:
             self._mend(path, file)

@@ -159,6 +159,10 @@ OUTPUT = (
             "stored with.", "seconds", low=0),
     Setting("OUTPUT_DIR", TEXT, "", "Folder of the files with items; empty = the working "
             "directory."),
+    Setting("OUTPUT_FILE", TEXT, "", "The one file of JsonLinesFile and CsvFile, the pipelines of "
+            "`orbweb run -o FILE`."),
+    Setting("LOGSTATS_INTERVAL", NUMBER, 60.0, "Time between two log lines about the progress, "
+            "where no live line is shown; 0 = none.", "seconds", low=0),
     Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",
             choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")),
     Setting("LOG_FILE", OPTIONAL_TEXT, None, "File that log lines go to besides stderr."),

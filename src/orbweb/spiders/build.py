@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import inspect
 import os
 import random
 import socket
@@ -44,6 +43,7 @@ from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
 from orbweb.spiders.base import BaseParser, BaseSpider, ItemHandler
 from orbweb.spiders.distributed import Spider
+from orbweb.spiders.progress import engine_look, on_terminal, showing
 
 ROBOTS_BYTES = 500 * 1024
 AIR_PENDING = 20_000
@@ -62,31 +62,11 @@ class Start:
     """Where the project file and the embedded store are; default: the working directory."""
     stop_after_pages: int = 0
     on_engine: Callable[[Engine], None] | None = None
-    """Called on the engine's loop before the run begins: for a progress line."""
-
-
-def make_spider(cls: type[BaseSpider], arguments: Mapping[str, Any]) -> BaseSpider:
-    """A spider built with `-a` arguments: those its constructor names, the others as attributes."""
-    parameters = inspect.signature(cls).parameters.values()
-    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters)
-    named = {each.name for each in parameters}
-    given = {name: value for name, value in arguments.items() if takes_all or name in named}
-    spider = cls(**{name: _typed(name, value) for name, value in given.items()})
-    for name, value in arguments.items():
-        if name not in given:
-            setattr(spider, name, value)
-    return spider
-
-
-def _typed(name: str, value: Any) -> Any:
-    """The constructor's own arguments are no text."""
-    if not isinstance(value, str):
-        return value
-    if name == "thread_count":
-        return int(value) if value.isdigit() else value
-    if name in ("keep_alive", "debug"):
-        return value.strip().lower() not in ("", "0", "false", "no", "off")
-    return value
+    """Called on the engine's loop before the run begins."""
+    on_new_run: Callable[[], None] | None = None
+    """Called when this node has made the run."""
+    live: bool | None = None
+    """A live line on stderr; None = when that is a terminal."""
 
 
 def settings_of(spider: BaseSpider, start: Start | None = None) -> Settings:
@@ -134,6 +114,13 @@ async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunRepor
         spider.bind(engine)
         if start.on_engine is not None:
             start.on_engine(engine)
+        await stack.enter_async_context(
+            showing(
+                engine_look(engine, store.control.status),
+                live=on_terminal() if start.live is None else start.live,
+                interval_seconds=settings["LOGSTATS_INTERVAL"],
+            )
+        )
         return await engine.run()
 
 
@@ -284,6 +271,7 @@ def _build_engine(
             identity=store.identity,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
             show_summary=settings["RUN_SUMMARY_ENABLE"],
+            on_new_run=start.on_new_run,
         )
     )
 
