@@ -1,9 +1,9 @@
-"""A blocking connection that the production frontier can run on: its calls then never suspend."""
+"""A blocking connection that the production frontier can run on, without an event loop."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,13 +13,35 @@ from redis.exceptions import NoScriptError, ResponseError
 T = TypeVar("T")
 
 
+def run_together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T | Exception]:
+    """What coroutines return or raise. All send their calls before any waits for its answer."""
+    outcomes: dict[int, T | Exception] = {}
+    while len(outcomes) < len(calls):
+        for n, call in enumerate(calls):
+            if n in outcomes:
+                continue
+            try:
+                call.send(None)
+            except StopIteration as end:
+                outcomes[n] = end.value
+            except Exception as error:
+                outcomes[n] = error
+    return [outcomes[n] for n in range(len(calls))]
+
+
 def run_now(call: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits."""
-    try:
-        call.send(None)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("the call suspended")
+    """What a coroutine returns."""
+    (outcome,) = run_together([call])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+class _Sent:
+    """Waits until somebody asks for the answer."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
 
 
 def _error(text: str) -> ResponseError:
@@ -38,6 +60,7 @@ class DirectClient:
         self._socket.settimeout(20)
         self._socket.connect(str(path))
         self._reader = hiredis.Reader(replyError=_error)
+        self._info: dict[str, str] = {}
 
     def call(self, *words: bytes | str | int) -> Any:
         self.send(*words)
@@ -60,16 +83,16 @@ class DirectClient:
         return answer
 
     async def execute_command(self, *words: bytes | str | int) -> Any:
-        return self.call(*words)
+        self.send(*words)
+        await _Sent()
+        return self.answer()
 
     async def info(self, section: str) -> dict[str, str]:
-        lines = self.call("INFO", section).decode().splitlines()
-        return dict(line.split(":", 1) for line in lines if ":" in line)
+        """Asked once a connection: a server that restarts ends it."""
+        if not self._info:
+            lines = self.call("INFO", section).decode().splitlines()
+            self._info = dict(line.split(":", 1) for line in lines if ":" in line)
+        return self._info
 
     def close(self) -> None:
         self._socket.close()
-
-
-def words(values: Sequence[Any]) -> list[bytes]:
-    """Values as they stand on the wire, for comparison."""
-    return [value if isinstance(value, bytes) else str(value).encode() for value in values]

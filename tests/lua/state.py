@@ -1,16 +1,15 @@
-"""The whole state of a frontier as plain values: read from a server, and told by its twin in memory."""
+"""The whole state of a frontier as plain values: read from a server, or told by the twin."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import hiredis
+from tests.lua.direct import DirectClient
 
 from orbweb.frontier.base import RunState, clock_step_ms
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.memory import MemoryShard, Place, Run
-from tests.lua.direct import DirectClient
 
 READ_ALL = b"""
 local out = {}
@@ -35,11 +34,10 @@ class Dumper:
     def __init__(self, client: DirectClient) -> None:
         self._client = client
         self._sha = client.call("SCRIPT", "LOAD", READ_ALL)
-        self._reader = hiredis.Reader(encoding="utf-8")
 
-    def raw(self) -> State:
+    async def raw(self) -> State:
         state: State = {}
-        for key, kind, value in self._client.call("EVALSHA", self._sha, 0):
+        for key, kind, value in await self._client.execute_command("EVALSHA", self._sha, 0):
             name = key.decode()
             if kind == b"hash":
                 texts = [word.decode() for word in value]
@@ -55,7 +53,7 @@ class Dumper:
 
 
 def fold_seen(raw: State) -> State:
-    """Replace buckets of fingerprints by one set each; check that each lies where it is looked for."""
+    """Join the buckets of fingerprints; check that each lies where it will be looked for."""
     state = {key: value for key, value in raw.items() if ":seen" not in key}
     bases = {key.partition(":seen")[0] + ":seen" for key in raw if ":seen" in key}
     for base in bases:
@@ -80,13 +78,10 @@ def fold_seen(raw: State) -> State:
 
 def living(raw: State, keys: ShardKeys) -> State:
     """The state without what waits to be unlinked."""
-    garbage = raw.get(keys.garbage, set())
-    kept = {
-        key: value
-        for key, value in raw.items()
-        if key != keys.garbage and not any(key.startswith(f"{base}:") for base in garbage)
-    }
-    return fold_seen(kept)
+    garbage = tuple(f"{base}:" for base in raw.pop(keys.garbage, ()))
+    if garbage:
+        raw = {key: value for key, value in raw.items() if not key.startswith(garbage)}
+    return fold_seen(raw)
 
 
 def told(shard: MemoryShard, keys: ShardKeys, collect_at: dict[str, float]) -> State:

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-
 from tests.lua.direct import DirectClient
 from tests.lua.machine import RARE, FrontierMachine
 from tests.lua.twins import Backend, build_scripts
 from tests.servers import Server, redis_binary
 
-SEQUENCES = 60
-STEPS = 30
+SEQUENCES = 2_000
+STEPS = 24
 
 
 @pytest.fixture

@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from tests.lua.direct import DirectClient, run_now, run_together
+from tests.lua.state import Dumper, State, check_sound, comparable, living, told
+
 from orbweb.errors import RunLost
 from orbweb.frontier.base import Held, NewRequest, RunConfig
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.memory import MemoryFrontier, MemoryShard
 from orbweb.frontier.scripts import TRANSITIONS, Script, assemble, lua_text
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier
-from tests.lua.direct import DirectClient, run_now
-from tests.lua.state import Dumper, State, check_sound, comparable, living, told
 
 KEYS = ShardKeys("p")
 JOBS = (("a", "r1"), ("a", "r2"), ("b", ""))
@@ -75,19 +76,18 @@ class Twins:
     def step(self, run: int, name: str, *args: Any, **kwargs: Any) -> Any:
         """One transition everywhere. Returns the answer, or `RunLost` when that was raised."""
         self.counts["ops"] += 1
-        answer = self._outcome(self.memory[run], name, args, kwargs)
-        for frontiers in self.servers:
-            frontiers[run].caller.time = self.wall
-            other = self._outcome(frontiers[run], name, args, kwargs)
-            assert answer == other, f"{name}{args}: memory says {answer}, the server {other}"
-        return answer
-
-    @staticmethod
-    def _outcome(frontier: Any, name: str, args: Any, kwargs: Any) -> Any:
-        try:
-            return run_now(getattr(frontier, name)(*args, **kwargs))
-        except RunLost:
-            return RunLost
+        frontiers = [frontiers[run] for frontiers in self.servers]
+        for frontier in frontiers:
+            frontier.caller.time = self.wall
+        answers = run_together(
+            [getattr(twin, name)(*args, **kwargs) for twin in (self.memory[run], *frontiers)]
+        )
+        answers = [RunLost if isinstance(answer, RunLost) else answer for answer in answers]
+        for answer in answers[1:]:
+            assert answer == answers[0], f"{name}{args}: memory {answers[0]}, server {answer}"
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return answers[0]
 
     def open(self, run: int, config: RunConfig) -> Any:
         self.epochs += 1
@@ -111,9 +111,10 @@ class Twins:
         return answer
 
     def fsck(self, run: int) -> None:
-        """The repair finds nothing, and changes nothing but the clocks, which `recover` moves too."""
-        if self._outcome(self.memory[run], "recover", (), {}) is RunLost:
+        """The repair finds nothing, and changes nothing but the clocks, as `recover` does."""
+        if self.memory[run]._base not in self.shard.runs:
             return
+        run_now(self.memory[run].recover())
         for frontiers in self.servers:
             frontiers[run].caller.time = self.wall
             assert run_now(frontiers[run].fsck()) == 0, "repairs in a sound state"
@@ -142,7 +143,7 @@ class Twins:
         for backend in self.backends:
             for _ in range(200):
                 self._shard_call(backend, "collect", 3)
-                raw = backend.dumper.raw()
+                raw = run_now(backend.dumper.raw())
                 if KEYS.garbage not in raw and set(raw.get(KEYS.runs, ())) == set(self.collect_at):
                     break
             else:
@@ -153,14 +154,13 @@ class Twins:
         caller.scripts = backend.scripts
         return run_now(caller.call(name, (KEYS.tag,), args))
 
-    def state(self, backend: Backend) -> State:
-        return comparable(living(backend.dumper.raw(), KEYS), KEYS, self.shard)
-
     def compare(self) -> None:
         """Every key of every server holds what the twin in memory says, and the state is sound."""
         expected = told(self.shard, KEYS, self.collect_at)
-        for backend in self.backends:
-            state = self.state(backend)
+        for raw in run_together([backend.dumper.raw() for backend in self.backends]):
+            if isinstance(raw, Exception):
+                raise raw
+            state = comparable(living(raw, KEYS), KEYS, self.shard)
             if state != expected:
                 raise AssertionError(difference(expected, state))
             check_sound(state, KEYS)

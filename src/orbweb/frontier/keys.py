@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 
+@lru_cache(maxsize=1024)
 def clean(name: str) -> str:
     """A job or run name as it stands in keys: no colon, brace or blank, so none can collide."""
     return quote(name, safe="-_.~@")

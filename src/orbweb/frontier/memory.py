@@ -299,8 +299,8 @@ class MemoryFrontier:
             if waiter and host in waiter.ready:
                 waiter.ready.set(host, at)
 
-    def _bury(self, run: Run, id: str, task: Task, reason: str, error: str) -> None:
-        run.dead[id] = Buried(task, str(reason), error, task.retries, self._wall)
+    def _bury(self, run: Run, id: str, task: Task, tries: int, reason: str, error: str) -> None:
+        run.dead[id] = Buried(task, str(reason), error, tries, self._wall)
         run.reasons[str(reason)] += 1
 
     def _forget(self, run: Run, id: str) -> None:
@@ -319,7 +319,7 @@ class MemoryFrontier:
             deliveries = run.expired[id] = run.expired.get(id, 0) + 1
             if deliveries >= run.config.max_deliveries:
                 text = f"handed out {deliveries} times, never answered"
-                self._bury(run, id, task, Reason.POISON, text)
+                self._bury(run, id, task, task.retries + deliveries, Reason.POISON, text)
                 self._forget(run, id)
             else:
                 self._enqueue(run, id, task)
@@ -450,8 +450,7 @@ class MemoryFrontier:
             self._forget(run, ack.id)
             self._unlease(run, ack.id, task)
             if ack.error:
-                task.retries += 1
-                self._bury(run, ack.id, task, ack.reason, ack.error)
+                self._bury(run, ack.id, task, task.retries + 1, ack.reason, ack.error)
             else:
                 run.reasons[str(ack.reason)] += 1
             self._free_slot(run, ack.id, ack.token, task.host)
@@ -485,8 +484,8 @@ class MemoryFrontier:
             task.retries += 1
             run.expired.pop(nack.id, None)
         self._unlease(run, nack.id, task)
-        if nack.fatal or task.retries > run.config.max_retries:
-            self._bury(run, nack.id, task, nack.reason, nack.error)
+        if nack.fatal or (counted and task.retries > run.config.max_retries):
+            self._bury(run, nack.id, task, task.retries, nack.reason, nack.error)
             self._forget(run, nack.id)
             result = NackResult.DEAD
         else:

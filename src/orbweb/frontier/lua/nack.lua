@@ -20,7 +20,7 @@ for i = 2, #ARGV, 7 do
       call('HDEL', EXPIRED, id)
     end
     body = pack_body(host, priority, retries, payload)
-    if kind == '2' or retries > max_retries then
+    if kind == '2' or (kind == '1' and retries > max_retries) then
       bury(id, body, retries, ARGV[i + 4], ARGV[i + 5])
       forget(id)
       unlease(id)

@@ -253,8 +253,8 @@ local function unlease(id)
 end
 
 -- Keeps a request as a dead letter. It leaves the pending ones only after that.
-local function bury(id, body, retries, reason, text)
-  call('HSET', WHY, id, reason .. '\n' .. int(retries) .. '\n' .. int(wall) .. '\n' .. text)
+local function bury(id, body, tries, reason, text)
+  call('HSET', WHY, id, reason .. '\n' .. int(tries) .. '\n' .. int(wall) .. '\n' .. text)
   call('HSET', DEAD, id, body)
   count(reason)
 end
@@ -277,7 +277,8 @@ local function reap(limit)
       if delay == 0 and token then free_slot(id, token, host) end
       local deliveries = call('HINCRBY', EXPIRED, id, 1)
       if deliveries >= max_deliveries then
-        bury(id, body, retries, 'poison', 'handed out ' .. int(deliveries) .. ' times, never answered')
+        local text = 'handed out ' .. int(deliveries) .. ' times, never answered'
+        bury(id, body, retries + deliveries, 'poison', text)
         forget(id)
       else
         enqueue(id, host, priority)
