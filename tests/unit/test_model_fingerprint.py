@@ -91,8 +91,9 @@ def test_a_derived_number_depends_on_all_parts_and_where_they_end() -> None:
         derived_fingerprint("a", "b", ""),
         derived_fingerprint("b", "a"),
         derived_fingerprint("a\x001:b"),
+        derived_fingerprint("a\x00b"),
     }
-    assert len(numbers) == 5
+    assert len(numbers) == 6
     assert derived_fingerprint("a", "b") in numbers
     assert all(-(2**63) <= number < 2**63 for number in numbers)
 

@@ -136,6 +136,7 @@ def test_an_update_falls_back_to_the_unique_key() -> None:
         record(item)
     item.unique_key = "url"
     assert record(item).update_keys == ("url",)
+    assert record(item).key != record(item, position=1).key
 
 
 def test_the_hook_changes_the_row_and_not_the_spiders_item() -> None:

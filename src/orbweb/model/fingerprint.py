@@ -52,7 +52,8 @@ def derived_fingerprint(*parts: str) -> int:
 
     The same parts give the same number, so that a repeated step makes the same request again.
     """
-    message = b"\0".join(b"%d:%s" % (len(part), part.encode()) for part in parts)
+    texts = [part.encode() for part in parts]
+    message = b"".join(b"%d:%s" % (len(text), text) for text in texts)
     digest = blake2b(message, digest_size=8, person=b"derived").digest()
     return int.from_bytes(digest, "big", signed=True)
 

@@ -169,7 +169,8 @@ def item_record(
 
     Its key is a pure function of `run`, `request_id` and `position` (which item of the page it
     is), or, with `__unique_key__`, of the table and these fields' values: a page that is parsed
-    again gives the same keys. Raises `ItemError` that names the item's type and the field.
+    again gives the same keys. Updates always go by their place, since two of one row are no
+    duplicates. Raises `ItemError` that names the item's type and the field.
     """
     unique: tuple[str, ...]
     pipelines: tuple[str, ...] | None
