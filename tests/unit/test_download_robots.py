@@ -19,6 +19,7 @@ from orbweb.download.robots import (
     RobotsEntry,
     RobotsOptions,
 )
+from orbweb.errors import StoreUnavailable
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
@@ -279,3 +280,37 @@ async def test_the_claim_of_the_memory_store(site: Site) -> None:
     assert await store.get(SHOP) == b"1A"
     site.now = 5
     assert await store.get(SHOP) is None
+
+
+class Outage(MemoryRobotsStore):
+    """A store that does not answer for the first calls of one operation."""
+
+    def __init__(self, operation: str, calls: int) -> None:
+        super().__init__(lambda: 0.0)
+        self.operation, self.calls = operation, calls
+
+    def _answer(self, operation: str) -> None:
+        if operation == self.operation and self.calls > 0:
+            self.calls -= 1
+            raise StoreUnavailable("away")
+
+    async def get(self, origin: str) -> bytes | None:
+        self._answer("get")
+        return await super().get(origin)
+
+    async def begin(self, origin: str, holder: str, seconds: float) -> bool:
+        self._answer("begin")
+        return await super().begin(origin, holder, seconds)
+
+    async def put(self, origin: str, entry: bytes, ttl_seconds: float) -> None:
+        self._answer("put")
+        await super().put(origin, entry, ttl_seconds)
+
+
+@pytest.mark.parametrize("operation", ["get", "begin", "put"])
+async def test_an_outage_of_the_store_is_waited_out(site: Site, operation: str) -> None:
+    site.store = Outage(operation, 2)
+    robots = site.robots()
+    assert await robots.refusal(f"{SHOP}/admin") is not None
+    assert await robots.refusal(f"{SHOP}/p") is None
+    assert len(site.asked) == 1

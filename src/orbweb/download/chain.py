@@ -87,9 +87,9 @@ class Chain:
     ) -> Outcome:
         """Run one attempt to its outcome. No error of a request, page or middleware is raised.
 
-        What passes through is what says that the work is over: `LeaseLost`, `StoreUnavailable`,
-        `RunLost` and cancellation. The outcome's request carries the identity (id, lease, depth,
-        tries) of the one given, also when a middleware replaced it.
+        What passes through is what `before_send` raises, such as `LeaseLost`, and cancellation.
+        The outcome's request carries the identity (id, lease, depth, tries) of the one given, also
+        when a middleware replaced it.
         """
         if not request.auto_request:
             return Fetched(request, None)

@@ -27,7 +27,7 @@ class BodyLimits:
     max_bytes: int = 32 * 1024 * 1024
     """Longest body, counted after decompression; 0 = no limit."""
     content_types: tuple[str, ...] = ()
-    """Accepted prefixes of the type of a 2xx answer; empty = all. Others are not read."""
+    """Accepted prefixes of the type of a 2xx answer; empty = all. Other answers are not read."""
     truncate: bool = False
     """Keep the first `max_bytes` of a longer body instead of refusing it."""
 
@@ -187,7 +187,7 @@ def _check_type(status: int, headers: dict[str, str], url: str, limits: BodyLimi
     if not 200 <= status < 300:
         return
     kind = headers.get("content-type", "").strip().lower()
-    if kind and not kind.startswith(limits.content_types):
+    if kind and not kind.startswith(tuple(prefix.lower() for prefix in limits.content_types)):
         raise ContentTypeRejectedError(
             f"{url}: content type {kind!r} is not among ALLOWED_CONTENT_TYPES"
         )

@@ -14,10 +14,13 @@ from protego import Protego
 
 from orbweb.download.base import Downloader, DownloadError
 from orbweb.download.redirects import REDIRECT_STATUSES, redirect_target
-from orbweb.errors import OrbwebError, RequestError
+from orbweb.errors import OrbwebError, RequestError, StoreUnavailable
+from orbweb.log import get_logger
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
+
+log = get_logger(__name__)
 
 ROBOTS_MAX_BYTES = 500 * 1024
 """What of a robots.txt is read (RFC 9309, 2.5): give the robots' `Downloader` this limit."""
@@ -142,7 +145,8 @@ class Robots:
     """Answers whether a URL may be fetched.
 
     No file (4xx) allows everything; a server that fails (5xx, 429, no connection) allows nothing
-    for a while. Requests of one process that wait for the same file share one fetch.
+    for a while. Requests of one process that wait for the same file share one fetch. While the
+    store is away, a file that this process does not know yet is waited for.
     """
 
     def __init__(
@@ -210,16 +214,22 @@ class Robots:
         """From the store; else fetch it, unless another node is at it: then wait for its answer."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
-            stored = await self._store.get(origin)
-            entry = RobotsEntry.decode(stored) if stored is not None else None
-            if entry is not None:
-                return self._keep(origin, entry)
-            if await self._store.begin(origin, self._holder, self._options.claim_seconds):
-                break
+            try:
+                stored = await self._store.get(origin)
+                entry = RobotsEntry.decode(stored) if stored is not None else None
+                if entry is not None:
+                    return self._keep(origin, entry)
+                if await self._store.begin(origin, self._holder, self._options.claim_seconds):
+                    break
+            except StoreUnavailable as error:
+                log.debug("robots.txt of %s waits for the store: %s", origin, error)
             await asyncio.sleep(pause * (0.5 + self._rng.random()))
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
         entry = await self._ask(origin)
-        await self._store.put(origin, entry.encode(), self._ttl(entry))
+        try:
+            await self._store.put(origin, entry.encode(), self._ttl(entry))
+        except StoreUnavailable as error:
+            log.debug("robots.txt of %s is known to this process only: %s", origin, error)
         return self._keep(origin, entry)
 
     def _ttl(self, entry: RobotsEntry) -> float:
