@@ -1,0 +1,39 @@
+"""The command line. This module is all that `orbweb --version` and a typing error have to load."""
+
+from __future__ import annotations
+
+import sys
+
+from orbweb.errors import ConfigError, OrbwebError, StoreUnavailable, StoreUnsafe
+
+USAGE = 2
+"""Exit code for mistakes in the command, the settings or the choice of the store."""
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command in `sys.argv` and exit with its code.
+
+    Errors that a person can correct are one line on stderr, never a traceback.
+    """
+    try:
+        from orbweb.cli.app import app
+
+        app()
+    except (ConfigError, StoreUnsafe, StoreUnavailable) as error:
+        fail(str(error), USAGE)
+    except OrbwebError as error:
+        fail(f"{type(error).__name__}: {error}", 1)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output (head, less) has left
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def fail(text: str, code: int) -> None:
+    """Print an error to stderr and exit."""
+    from orbweb.log import mask_secrets
+
+    print(f"orbweb: {mask_secrets(text)}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,352 @@
+"""All commands and their options. What a command needs is imported when it runs, not before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
+
+app = typer.Typer(
+    name="orbweb",
+    help="Orbweb: crawl on one machine or many, and lose nothing.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+failed = typer.Typer(help="Requests that were given up.", no_args_is_help=True)
+items = typer.Typer(help="Files with items.", no_args_is_help=True)
+store = typer.Typer(help="The embedded store of this directory.", no_args_is_help=True)
+app.add_typer(failed, name="failed")
+app.add_typer(items, name="items")
+app.add_typer(store, name="store")
+
+Ids = Annotated[list[str] | None, typer.Argument(help="Ids, or their beginnings.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Only of this reason.")]
+Host = Annotated[str | None, typer.Option("--host", help="Only of this host (host[:port]).")]
+All = Annotated[bool, typer.Option("--all", help="All of the run.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from orbweb.cli.about import version
+
+        version(as_json=False)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("-V", "--version", callback=_show_version, is_eager=True, help="The version."),
+    ] = False,
+) -> None:
+    """Orbweb: crawl on one machine or many, and lose nothing."""
+
+
+@app.command()
+def run(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="SPIDER", help="FILE[:Class] or module:Class, such as shop.py."),
+    ],
+    workers: Annotated[
+        int, typer.Option("-w", "--workers", min=1, help="Processes on this machine.")
+    ] = 1,
+    argument: Annotated[
+        list[str] | None,
+        typer.Option("-a", metavar="NAME=VALUE", help="Argument of the spider (repeatable)."),
+    ] = None,
+    change: Set = None,
+    store_url: Store = None,
+    append: Annotated[
+        Path | None,
+        typer.Option("-o", metavar="FILE", help="Append all items to FILE (.jsonl or .csv)."),
+    ] = None,
+    overwrite: Annotated[
+        Path | None,
+        typer.Option("-O", metavar="FILE", help="The same; a new run first empties FILE."),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option("-j", "--concurrency", min=1, help="Requests at once in each process."),
+    ] = None,
+    stop_after: Annotated[
+        int, typer.Option("--stop-after", metavar="N", min=0, help="Stop after N pages; 0: never.")
+    ] = 0,
+    run_id: Annotated[
+        str | None, typer.Option("--run-id", metavar="ID", help="Make or join this run.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="A new run, with an id of its own.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the latest run that has not ended.")
+    ] = False,
+    log_level: Annotated[
+        str | None, typer.Option("-L", "--loglevel", metavar="LEVEL", help="DEBUG, INFO, WARNING…")
+    ] = None,
+    log_file: Annotated[
+        Path | None, typer.Option("--logfile", metavar="FILE", help="Log lines also go to FILE.")
+    ] = None,
+    progress: Annotated[
+        bool | None,
+        typer.Option("--progress/--no-progress", help="A live line; default: on a terminal."),
+    ] = None,
+) -> None:
+    """Run a spider. Several of this command, on any machines with one store, share the work."""
+    from orbweb.cli.run import RunPlan, run_spider
+
+    raise typer.Exit(
+        run_spider(
+            RunPlan(
+                target=target,
+                workers=workers,
+                arguments=tuple(argument or ()),
+                changes=tuple(change or ()),
+                store=store_url,
+                append=append,
+                overwrite=overwrite,
+                concurrency=concurrency,
+                stop_after=stop_after,
+                run_id=run_id,
+                fresh=fresh,
+                resume=resume,
+                log_level=log_level,
+                log_file=log_file,
+                progress=progress,
+            )
+        )
+    )
+
+
+app.command("crawl", hidden=True)(run)
+app.command("runspider", hidden=True)(run)
+
+
+@app.command()
+def demo() -> None:
+    """Crawl a small shop that this command serves itself: nothing leaves the machine."""
+    from orbweb.cli.demo import run_demo
+
+    raise typer.Exit(run_demo())
+
+
+@app.command()
+def jobs(change: Set = None, store_url: Store = None, as_json: AsJson = False) -> None:
+    """All runs in the store."""
+    from orbweb.cli import watch
+    from orbweb.cli.options import project_settings
+
+    watch.jobs(project_settings(change, store_url), as_json=as_json)
+
+
+@app.command()
+def status(
+    job: Job,
+    run_id: RunId = None,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Counts of a run: waiting, done, skipped by reason, failed."""
+    from orbweb.cli import watch
+    from orbweb.cli.options import project_settings
+
+    watch.status(project_settings(change, store_url), job, run_id, as_json=as_json)
+
+
+@app.command()
+def nodes(
+    job: Job,
+    run_id: RunId = None,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """The processes that work on a run."""
+    from orbweb.cli import watch
+    from orbweb.cli.options import project_settings
+
+    watch.nodes(project_settings(change, store_url), job, run_id, as_json=as_json)
+
+
+@app.command()
+def stop(job: Job, run_id: RunId = None, change: Set = None, store_url: Store = None) -> None:
+    """Ask all processes of a run to stop. What waits is kept."""
+    from orbweb.cli import steer
+    from orbweb.cli.options import project_settings
+
+    steer.stop(project_settings(change, store_url), job, run_id)
+
+
+@app.command()
+def reset(
+    job: Job,
+    run_id: RunId = None,
+    seen: Annotated[
+        bool, typer.Option("--seen", help="Also which URLs the job has ever seen.")
+    ] = False,
+    yes: Yes = False,
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Forget a run, so that the next start begins anew."""
+    from orbweb.cli import steer
+    from orbweb.cli.options import project_settings
+
+    steer.reset(project_settings(change, store_url), job, run_id, seen=seen, yes=yes)
+
+
+@failed.command("list")
+def failed_list(
+    job: Job,
+    run_id: RunId = None,
+    reason: Reason = None,
+    host: Host = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, help="Show this many of each reason; 0: all.")
+    ] = 20,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show them, grouped by reason."""
+    from orbweb.cli.failed import Filter, list_letters
+    from orbweb.cli.options import project_settings
+
+    settings = project_settings(change, store_url)
+    which = Filter(reason=reason, host=host)
+    list_letters(settings, job, run_id, which, limit, as_json=as_json)
+
+
+@failed.command("show")
+def failed_show(
+    job: Job,
+    id: Annotated[str, typer.Argument(help="Its id, or the beginning of it.")],
+    run_id: RunId = None,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all that is known of one."""
+    from orbweb.cli.failed import show_letter
+    from orbweb.cli.options import project_settings
+
+    show_letter(project_settings(change, store_url), job, run_id, id, as_json=as_json)
+
+
+@failed.command("retry")
+def failed_retry(
+    job: Job,
+    ids: Ids = None,
+    run_id: RunId = None,
+    reason: Reason = None,
+    host: Host = None,
+    all_of_them: All = False,
+    yes: Yes = False,
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Put them back into the queue."""
+    from orbweb.cli.failed import chosen, retry
+    from orbweb.cli.options import project_settings
+
+    which = chosen(ids, reason, host, everything=all_of_them)
+    retry(project_settings(change, store_url), job, run_id, which, yes=yes)
+
+
+@failed.command("drop")
+def failed_drop(
+    job: Job,
+    ids: Ids = None,
+    run_id: RunId = None,
+    reason: Reason = None,
+    host: Host = None,
+    all_of_them: All = False,
+    yes: Yes = False,
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Forget them for good."""
+    from orbweb.cli.failed import chosen, drop
+    from orbweb.cli.options import project_settings
+
+    which = chosen(ids, reason, host, everything=all_of_them)
+    drop(project_settings(change, store_url), job, run_id, which, yes=yes)
+
+
+@items.command("dedup")
+def items_dedup(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help=".jsonl or .csv files.")],
+    as_json: AsJson = False,
+) -> None:
+    """Fold rows that a crash left twice: the first row of each `_key` stays."""
+    from orbweb.cli.files import dedup
+
+    dedup(files, as_json=as_json)
+
+
+@store.command("start")
+def store_start() -> None:
+    """Start it, and keep it running when no spider does."""
+    from orbweb.cli.embedded import start
+
+    start()
+
+
+@store.command("stop")
+def store_stop(yes: Yes = False) -> None:
+    """Stop it. Its data stays."""
+    from orbweb.cli.embedded import stop
+
+    stop(yes=yes)
+
+
+@store.command("status")
+def store_status(as_json: AsJson = False) -> None:
+    """Say whether it runs, and where."""
+    from orbweb.cli.embedded import status
+
+    status(as_json=as_json)
+
+
+@app.command()
+def settings(
+    explain: Annotated[
+        str | None, typer.Option("--explain", metavar="KEY", help="All about this one.")
+    ] = None,
+    spider: Annotated[
+        str | None, typer.Option("--spider", metavar="SPIDER", help="As this spider sees them.")
+    ] = None,
+    change: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every setting: its value here, and where that comes from."""
+    from orbweb.cli.about import explain_setting, list_settings
+
+    if explain is not None:
+        explain_setting(explain, spider, change, as_json=as_json)
+    else:
+        list_settings(spider, change, as_json=as_json)
+
+
+@app.command()
+def doctor(change: Set = None, store_url: Store = None, as_json: AsJson = False) -> None:
+    """Check this machine, the settings and the store. Exit code 2 when something is wrong."""
+    from orbweb.cli.doctor import examine
+    from orbweb.cli.options import overrides
+
+    raise typer.Exit(examine(overrides(change, store_url), as_json=as_json))
+
+
+@app.command()
+def version(as_json: AsJson = False) -> None:
+    """The version of Orbweb, Python and the platform."""
+    from orbweb.cli.about import version as show_version
+
+    show_version(as_json=as_json)

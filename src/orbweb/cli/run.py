@@ -1,0 +1,224 @@
+"""What `orbweb run` does: one process of a spider, or several that are watched."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orbweb.cli import show
+from orbweb.cli.options import overrides, pairs
+from orbweb.cli.store import ask
+from orbweb.cli.target import load_spider, make_spider
+from orbweb.cli.workers import Workers
+from orbweb.engine.report import SUMMARY_PREFIX, RunReport
+from orbweb.engine.shutdown import ExitCode
+from orbweb.errors import ConfigError
+from orbweb.frontier.admin import Admin
+from orbweb.frontier.base import RunState
+from orbweb.log import configure, event, get_logger
+from orbweb.pipelines.onefile import Mark, empty_unchanged, mark, pipeline_for
+from orbweb.settings import Settings
+from orbweb.spiders.base import BaseSpider
+from orbweb.spiders.build import Start, settings_of
+from orbweb.spiders.build import run_spider as run_here
+from orbweb.spiders.distributed import Spider
+from orbweb.spiders.progress import left_out, reasons_text
+
+logger = get_logger("cli.run")
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """The options of `orbweb run`, as they were given."""
+
+    target: str
+    workers: int = 1
+    arguments: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    store: str | None = None
+    append: Path | None = None
+    overwrite: Path | None = None
+    concurrency: int | None = None
+    stop_after: int = 0
+    run_id: str | None = None
+    fresh: bool = False
+    resume: bool = False
+    log_level: str | None = None
+    log_file: Path | None = None
+    progress: bool | None = None
+
+
+def run_spider(plan: RunPlan) -> int:
+    """Run the spider of a plan to its end; returns the exit code.
+
+    Raises `ConfigError`, `StoreUnsafe` and `StoreUnavailable` when it cannot begin.
+    """
+    _refuse_contradictions(plan)
+    spider = make_spider(load_spider(plan.target), pairs(plan.arguments, "-a"))
+    changes = _changes(plan)
+    settings = settings_of(spider, Start(changes))
+    if not isinstance(spider, Spider):
+        _refuse_sharing(plan)
+    elif plan.fresh:
+        changes["RUN_ID"] = new_run_id()
+    elif plan.resume:
+        found = unfinished_run(settings, spider.redis_key)
+        if found is None:
+            show.note(
+                f"orbweb: no run of {spider.redis_key} is unfinished, so there is nothing to "
+                "resume; --fresh begins a new one"
+            )
+            return ExitCode.NOTHING_DONE
+        changes["RUN_ID"] = found
+    if plan.workers > 1:
+        return _run_workers(plan, settings, changes)
+    return _run_one(plan, spider, settings, changes)
+
+
+def new_run_id() -> str:
+    """An id that sorts by the time at which it was made: `20261130-223107-4f1c`."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+
+
+def unfinished_run(settings: Settings, job: str) -> str | None:
+    """The latest run of a job that has not ended; None when there is none."""
+
+    async def look(admin: Admin) -> str | None:
+        runs = await admin.runs(job)
+        return next((info.run for info in runs if info.status.state is not RunState.DONE), None)
+
+    return ask(settings, look)
+
+
+def print_end(report: RunReport) -> None:
+    """Say on stderr how a run ended, for a person."""
+    counts = report.run
+    items = counts.items if counts else report.counts["items"]
+    failed = counts.dead if counts else report.counts["request_failed"]
+    reasons = {**report.reasons, **(counts.reasons if counts else {})}
+    took = show.duration(report.elapsed_seconds)
+    head = {"done": "Done", "stopped": "Stopped early"}.get(report.state, report.state)
+    show.note(
+        f"{head} in {took} · {show.counted(report.pages, 'page')} · {show.counted(items, 'item')}"
+        f" · {show.number(failed)} failed · skipped {reasons_text(left_out(reasons), most=9)}"
+    )
+    for output in report.outputs:
+        show.note(f"  items: {output}")
+
+
+def _run_one(plan: RunPlan, spider: BaseSpider, settings: Settings, changes: dict[str, str]) -> int:
+    file = plan.overwrite or plan.append
+    if file is not None:
+        changes |= file_settings(spider, settings, file)
+    start = Start(
+        changes,
+        stop_after_pages=plan.stop_after,
+        on_new_run=emptying(plan.overwrite) if plan.overwrite else None,
+        live=plan.progress,
+    )
+    report = run_here(spider, start)
+    if report.show_summary:
+        print(report.line(), flush=True)
+    if sys.stderr.isatty():
+        print_end(report)
+    if report.state == "stopped":
+        event(logger, "resumable", how="the same command goes on where this one stopped")
+    return report.exit_code
+
+
+def file_settings(spider: BaseSpider, settings: Settings, file: Path) -> dict[str, str]:
+    """Settings that send all items to one file.
+
+    The file takes the place of the default pipeline, and is added to pipelines that were chosen.
+    """
+    if spider.item_handler is not None or spider.pipelines is not None:
+        raise ConfigError(
+            f"{spider.name} brings its own pipelines (constructor), so items cannot go to {file}"
+        )
+    chosen = settings["ITEM_PIPELINES"] if settings.origin("ITEM_PIPELINES") != "default" else ()
+    pipelines = dict.fromkeys([*chosen, pipeline_for(file)])
+    return {"OUTPUT_FILE": str(file.absolute()), "ITEM_PIPELINES": ",".join(pipelines)}
+
+
+def emptying(file: Path) -> Callable[[], None]:
+    """What a new run does to the file of `-O`; the file's state is noted now."""
+    before: Mark = mark(file)
+
+    def empty() -> None:
+        if not empty_unchanged(file, before):
+            event(logger, "output_kept", level=30, file=file, why="it changed while this started")
+
+    return empty
+
+
+def _run_workers(plan: RunPlan, settings: Settings, changes: dict[str, str]) -> int:
+    configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
+    workers = Workers(_worker_command(plan, changes), plan.workers)
+    code = workers.run()
+    if settings["RUN_SUMMARY_ENABLE"]:
+        summary = {**workers.summary(), "exit_code": code}
+        print(f"{SUMMARY_PREFIX} {json.dumps(summary, ensure_ascii=False)}", flush=True)
+    return code
+
+
+def _worker_command(plan: RunPlan, changes: dict[str, str]) -> list[str]:
+    """The command line of one worker: this one, with everything decided."""
+    command = [sys.executable, "-m", "orbweb", "run", plan.target, "--no-progress"]
+    for argument in plan.arguments:
+        command += ["-a", argument]
+    for name, value in changes.items():
+        command += ["-s", f"{name}={value}"]
+    if plan.append is not None:
+        command += ["-o", str(plan.append)]
+    if plan.overwrite is not None:
+        command += ["-O", str(plan.overwrite)]
+    if plan.stop_after:
+        command += ["--stop-after", str(plan.stop_after)]
+    return command
+
+
+def _changes(plan: RunPlan) -> dict[str, str]:
+    """What the command line says of settings, `-s` and the options that stand for settings."""
+    found = overrides(plan.changes, plan.store)
+    options: tuple[tuple[str, str, Any], ...] = (
+        ("-j", "CONCURRENT_REQUESTS", plan.concurrency),
+        ("-L", "LOG_LEVEL", plan.log_level),
+        ("--logfile", "LOG_FILE", plan.log_file),
+        ("--run-id", "RUN_ID", plan.run_id),
+    )
+    for option, name, value in options:
+        if value is None:
+            continue
+        if name in found:
+            raise ConfigError(f"{option} and -s {name} mean the same: keep one")
+        found[name] = str(value)
+    return found
+
+
+def _refuse_contradictions(plan: RunPlan) -> None:
+    file = plan.append or plan.overwrite
+    if plan.append and plan.overwrite:
+        raise ConfigError("-o appends and -O overwrites: keep one")
+    if file is not None:
+        pipeline_for(file)
+    if (plan.run_id is not None) + plan.fresh + plan.resume > 1:
+        raise ConfigError("--run-id, --fresh and --resume exclude each other")
+
+
+def _refuse_sharing(plan: RunPlan) -> None:
+    for given, option in (
+        (plan.workers > 1, "-w"),
+        (plan.resume, "--resume"),
+        (plan.run_id is not None, "--run-id"),
+    ):
+        if given:
+            raise ConfigError(
+                f"{option} needs a spider that inherits Spider: an AirSpider keeps all in the "
+                "memory of one process"
+            )

@@ -1,0 +1,85 @@
+"""What `stop` and `reset` do to a run."""
+
+from __future__ import annotations
+
+import asyncio
+
+from orbweb.cli import show
+from orbweb.cli.store import ask
+from orbweb.cli.watch import run_name
+from orbweb.errors import ConfigError
+from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
+from orbweb.frontier.base import RunState, Status
+from orbweb.model.reasons import Reason
+from orbweb.settings import Settings
+
+SILENT_MS = 10_000
+"""A node that spoke within this time counts as alive."""
+
+
+def stop(settings: Settings, job: str, run: str | None) -> None:
+    """Ask all nodes of a run to stop; what waits stays."""
+
+    async def act(admin: Admin) -> None:
+        info = await admin.find(job, run)
+        nodes = await admin.nodes(info)
+        if info.status.state is RunState.DONE:
+            print(f"{job} · run {run_name(info.run)} has ended already: nothing was done")
+            return
+        await admin.stop(info)
+        waiting = show.counted(info.status.pending, "request")
+        print(f"{show.counted(len(_living(nodes)), 'node')} asked to stop; {waiting} kept")
+        show.note("undo: start the spider again; it goes on where it stopped")
+
+    ask(settings, act)
+
+
+def reset(settings: Settings, job: str, run: str | None, *, seen: bool, yes: bool) -> None:
+    """Forget a run, with `seen` also what its job has seen, after a question."""
+
+    async def act(admin: Admin) -> None:
+        info = await _find(admin, job, run, seen)
+        living = _living(await admin.nodes(info)) if info.epoch else []
+        if not await asyncio.to_thread(show.agree, _question(info, living, seen), yes):
+            print("nothing was done")
+            return
+        await admin.reset(info, seen=seen)
+        while (await admin.collect())[0]:
+            pass
+        print(f"{job} · run {run_name(info.run)} is forgotten; this cannot be undone")
+        if not seen and not info.run:
+            show.note(
+                "the URLs that the job has seen are kept, so the next start crawls only new ones; "
+                f"to crawl all again: orbweb reset {job} --seen"
+            )
+
+    ask(settings, act)
+
+
+async def _find(admin: Admin, job: str, run: str | None, seen: bool) -> RunInfo:
+    try:
+        return await admin.find(job, run)
+    except ConfigError:
+        if not seen:
+            raise
+        return RunInfo(job, run or "", "", Status(RunState.DONE))
+
+
+def _question(info: RunInfo, living: list[NodeInfo], seen: bool) -> str:
+    counts = info.status
+    lost = (
+        f"{show.counted(counts.pending, 'waiting request')}, "
+        f"{show.counted(counts.dead, 'failed request')}, "
+        f"the record of {show.counted(counts.reasons.get(Reason.DONE, 0), 'page')}"
+    )
+    also = " and which URLs the job has ever seen" if seen else ""
+    working = (
+        f" {show.counted(len(living), 'node')} still at work will end with an error."
+        if living
+        else ""
+    )
+    return f"Forget {info.job} · run {run_name(info.run)}: {lost}{also}?{working}"
+
+
+def _living(nodes: list[NodeInfo]) -> list[NodeInfo]:
+    return [node for node in nodes if node.silent_ms < SILENT_MS]

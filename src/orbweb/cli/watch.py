@@ -1,0 +1,150 @@
+"""What `jobs`, `status` and `nodes` print."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from orbweb.cli import show
+from orbweb.cli.store import ask
+from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
+from orbweb.frontier.base import RunState, Status
+from orbweb.model.reasons import Reason
+from orbweb.settings import Settings
+from orbweb.spiders.progress import left_out, reasons_text
+
+SAID = ("host", "pid", "pages", "rate", "items", "failed", "held", "limited_by", "stopping")
+"""What a table shows of that which nodes say of themselves."""
+SHORT = 8
+"""Characters of a node's id that a table shows."""
+
+
+def jobs(settings: Settings, *, as_json: bool) -> None:
+    """All runs in the store, the latest started first."""
+    found = ask(settings, lambda admin: admin.runs())
+    if as_json:
+        show.as_json([run_record(info) for info in found])
+        return
+    if not found:
+        print("no runs in this store")
+        return
+    show.as_table(
+        ("JOB", "RUN", "STATE", "PENDING", "DONE", "ITEMS", "FAILED", "STARTED"),
+        [
+            (
+                info.job,
+                run_name(info.run),
+                state_name(info.status),
+                info.status.pending,
+                info.status.reasons.get(Reason.DONE, 0),
+                info.status.items,
+                info.status.dead,
+                show.moment(info.status.started_at_ms),
+            )
+            for info in found
+        ],
+    )
+
+
+def status(settings: Settings, job: str, run: str | None, *, as_json: bool) -> None:
+    """Counts of one run, its skips by reason and its nodes."""
+
+    async def look(admin: Admin) -> tuple[RunInfo, list[NodeInfo]]:
+        info = await admin.find(job, run)
+        return info, await admin.nodes(info)
+
+    info, found = ask(settings, look)
+    if as_json:
+        show.as_json({**run_record(info), "nodes": [node_record(node) for node in found]})
+        return
+    counts = info.status
+    print(f"{info.job} · run {run_name(info.run)} · {state_name(counts)} · {_times(counts)}")
+    print(
+        f"  waiting  {show.number(counts.queued)} queued on {show.counted(counts.hosts, 'host')},"
+        f" {show.number(counts.delayed)} delayed, {show.number(counts.leased)} in work"
+    )
+    print(
+        f"  done     {show.counted(counts.reasons.get(Reason.DONE, 0), 'page')},"
+        f" {show.counted(counts.items, 'item')}"
+    )
+    print(f"  retries  {show.number(counts.retried)}")
+    print(f"  skipped  {reasons_text(left_out(counts.reasons), most=99)}")
+    failed = f"  (orbweb failed list {info.job})" if counts.dead else ""
+    print(f"  failed   {show.number(counts.dead)}{failed}")
+    if counts.reaped:
+        print(f"  {show.counted(counts.reaped, 'request')} of lost nodes were handed out again")
+    print(f"  nodes    {len(found)}{_node_names(found)}")
+
+
+def nodes(settings: Settings, job: str, run: str | None, *, as_json: bool) -> None:
+    """The worker processes of a run."""
+
+    async def look(admin: Admin) -> list[NodeInfo]:
+        return await admin.nodes(await admin.find(job, run))
+
+    found = ask(settings, look)
+    if as_json:
+        show.as_json([node_record(node) for node in found])
+        return
+    if not found:
+        print("no node spoke lately")
+        return
+    show.as_table(
+        ("NODE", "LAST SIGN", *(name.upper().replace("_", " ") for name in SAID)),
+        [
+            (
+                node.node[:SHORT],
+                f"{show.duration(node.silent_ms / 1000)} ago",
+                *(str(_said(node).get(name, "")) for name in SAID),
+            )
+            for node in found
+        ],
+    )
+
+
+def run_record(info: RunInfo) -> dict[str, Any]:
+    """A run as JSON."""
+    return {"job": info.job, "run": info.run, "epoch": info.epoch, **asdict(info.status)}
+
+
+def node_record(node: NodeInfo) -> dict[str, Any]:
+    """A node as JSON: what it said lies beside what is known of it."""
+    return {"node": node.node, "silent_ms": node.silent_ms, "said": _said(node)}
+
+
+def run_name(run: str) -> str:
+    """The name of a run for people; the run without a RUN_ID has none."""
+    return run or "(default)"
+
+
+def state_name(counts: Status) -> str:
+    """One or two words for what a run does."""
+    if counts.state is RunState.DONE:
+        return "done"
+    if counts.stopping:
+        return "stopping"
+    return "resident" if counts.hold else "running"
+
+
+def _times(counts: Status) -> str:
+    started = f"started {show.moment(counts.started_at_ms)}"
+    if counts.state is RunState.DONE and counts.finished_at_ms:
+        took = show.duration((counts.finished_at_ms - counts.started_at_ms) / 1000)
+        return f"{started}, took {took}"
+    return started
+
+
+def _node_names(nodes: list[NodeInfo]) -> str:
+    if not nodes:
+        return ""
+    named = (f"{node.node[:SHORT]} {show.duration(node.silent_ms / 1000)} ago" for node in nodes)
+    return ": " + ", ".join(named)
+
+
+def _said(node: NodeInfo) -> dict[str, Any]:
+    try:
+        said = json.loads(node.beat or b"{}")
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
