@@ -57,7 +57,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.counts["sequences"] += 1
         self.twins = Twins(self.backends, self.counts)
         self.opened: set[int] = set()
-        self.seq = dict.fromkeys("ABC", 0)
+        self.seq = dict.fromkeys("ABCD", 0)
         self.seed_seq = 0
         self.held: list[list[Held]] = [[], [], []]
         self.seed_token = ["none"] * 3
@@ -74,6 +74,10 @@ class FrontierMachine(RuleBasedStateMachine):
     def cursor(self, run: int) -> int:
         memory = self.memory(run)
         return memory.cursor if memory else 0
+
+    def last_claim(self, run: int, node: str) -> int:
+        memory = self.memory(run)
+        return memory.claims.get(node, (0, []))[0] if memory else 0
 
     def pick(self, run: int, which: list[int]) -> list[Held]:
         memory = self.memory(run)
@@ -143,21 +147,19 @@ class FrontierMachine(RuleBasedStateMachine):
         run=runs,
         node=nodes,
         want=st.integers(1, 5),
-        kind=st.sampled_from(["new"] * 4 + ["again", "old"]),
+        kind=st.sampled_from(["new", "new", "new", "again", "again", "old"]),
     )
     def claim(self, run: int, node: str, want: int, kind: str) -> None:
         run = self.run(run)
-        seq = self.seq[node] - (kind == "old")
-        if kind == "new" or seq <= 0:
-            self.seq[node] += 1
-            seq = self.seq[node]
+        last = self.last_claim(run, node)
+        self.seq[node] += 1
+        seq = last - (kind == "old") if kind != "new" and last else self.seq[node]
         answer = self.claim_as(run, node, seq, want)
         if answer is not RunLost and answer.leases:
             self.note(f"claim {kind}")
 
     def claim_as(self, run: int, node: str, seq: int, want: int) -> Any:
-        memory = self.memory(run)
-        last = memory.claims.get(node, (0, []))[0] if memory else 0
+        last = self.last_claim(run, node)
         answer = self.twins.step(run, "claim", node, seq, want, LEASE_MS)
         if isinstance(answer, Claim):
             self.held[run] += [lease.held for lease in answer.leases]
@@ -177,13 +179,15 @@ class FrontierMachine(RuleBasedStateMachine):
         run=runs,
         which=some_recent,
         children=codes,
-        failed=st.integers(0, 4),
+        failed=st.sampled_from([False, False, True]),
         items=st.integers(0, 2),
     )
-    def ack(self, run: int, which: list[int], children: list[int], failed: int, items: int) -> None:
+    def ack(
+        self, run: int, which: list[int], children: list[int], failed: bool, items: int
+    ) -> None:
         run = self.run(run)
         held = self.pick(run, which)
-        error = "" if failed else "broke\nhalf-way"
+        error = "broke\nhalf-way" if failed else ""
         acks = [
             Ack(id, token, "callback_error" if error else "done", items, links, error)
             for n, (id, token) in enumerate(held)
@@ -262,15 +266,17 @@ class FrontierMachine(RuleBasedStateMachine):
         before = self.memory(run).counters["reaped"] if self.memory(run) else 0
         for _ in range(4):
             self.twins.wall += 1_000
-            self.seq[node] += 1
-            self.claim_as(run, node, self.seq[node], 1)
+            self.seq["D"] += 1
+            self.claim_as(run, "D", self.seq["D"], 1)
+        if again := self.last_claim(run, node):
+            self.claim_as(run, node, again, 1)
         if self.memory(run) and self.memory(run).counters["reaped"] > before:
             self.note("leases expired")
             if self.memory(run).reasons["poison"]:
                 self.note("poison")
 
-    @rule(run=runs, node=nodes)
-    def drain(self, run: int, node: str) -> None:
+    @rule(run=runs, node=nodes, anew=st.sampled_from([False, False, True]))
+    def drain(self, run: int, node: str, anew: bool) -> None:
         """Steer to where walks rarely come: the end of a run."""
         run = self.run(run)
         if self.memory(run) is None:
@@ -280,6 +286,9 @@ class FrontierMachine(RuleBasedStateMachine):
         for _ in range(9):
             if self.memory(run).state is RunState.DONE:
                 self.note("end")
+                if anew:
+                    self.twins.wall += 5_000
+                    self.open(run, self.memory(run).config)
                 return
             self.twins.wall += 1_000
             if SEED_ID in self.memory(run).tasks:

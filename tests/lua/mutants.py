@@ -1,0 +1,196 @@
+"""Faults put into the Lua on purpose. Most are a published bug of some other queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orbweb.frontier.scripts import lua_text
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """What is wrong, in which file, and the text that makes it wrong."""
+
+    name: str
+    file: str
+    text: str
+    instead: str = ""
+
+    def build(self) -> dict[str, str]:
+        """The changed file by name. The text must be there once: a mutant that changes nothing
+        would look like a survivor, and one that changes two places like an easy kill."""
+        source = lua_text(self.file)
+        found = source.count(self.text)
+        assert found == 1, f"{self.name}: the text stands {found} times in {self.file}.lua"
+        return {self.file: source.replace(self.text, self.instead)}
+
+
+MUTANTS = (
+    Mutant(
+        "fences off",
+        "shard",
+        "return call('HGET', OWNER, id) == token",
+        "return call('HGET', OWNER, id)",
+    ),
+    Mutant("ack keeps the slot", "ack", "    free_slot(id, token, host)\n"),
+    Mutant("nack keeps the slot", "nack", "    free_slot(id, token, host)\n"),
+    Mutant(
+        "fetched keeps the slot", "fetched", "free_slot(ARGV[i], ARGV[i + 1], (unpack_body(body)))"
+    ),
+    Mutant("no look at what was seen", "shard", "(member ~= '' and is_seen(member)) or "),
+    Mutant("no look at what is pending", "shard", " or call('HEXISTS', BODY, id) == 1"),
+    Mutant("nothing is remembered", "shard", "  if member ~= '' then remember(member) end\n"),
+    Mutant("clock jumps", "shard", "elseif passed > step then passed = step end", "end"),
+    Mutant("clock goes back", "shard", "if passed < 0 then passed = 0 elseif", "if"),
+    Mutant(
+        "no end to deliveries", "shard", "if deliveries >= max_deliveries then", "if false then"
+    ),
+    Mutant(
+        "renew revives what is lost",
+        "renew",
+        "  if owns(ARGV[i], ARGV[i + 1]) then\n    call('ZADD', DEADLINE, 'XX', ",
+        "  if true then\n    call('ZADD', DEADLINE, ",
+    ),
+    Mutant(
+        "claim sets no deadline",
+        "claim",
+        "      call('ZADD', DEADLINE, now + lease, id)\n      call('ZADD', SLOTS",
+        "      call('ZADD', SLOTS",
+    ),
+    Mutant(
+        "host leaves the line with requests left",
+        "claim",
+        "call('ZADD', READY, look_at(host) or host_now, host)",
+        "call('ZREM', READY, host)",
+    ),
+    Mutant(
+        "host stays in the line without requests",
+        "claim",
+        "        call('ZREM', READY, host)\n",
+        "        call('ZADD', READY, host_now + 1, host)\n",
+    ),
+    Mutant("end is forgotten", "shard", "  finish()\nend", "end"),
+    Mutant(
+        "end is early",
+        "shard",
+        "call('HLEN', BODY) == 0 then\n    state",
+        "call('HLEN', BODY) == call('ZCARD', DEADLINE) then\n    state",
+    ),
+    Mutant(
+        "repeated seeds enter again",
+        "seed_push",
+        "if batch <= cursor then return {'duplicate', cursor, 0} end\n",
+    ),
+    Mutant(
+        "gap in seeds is not noticed",
+        "seed_push",
+        "if batch > cursor + 1 then return {'gap', cursor, 0} end\n",
+    ),
+    Mutant("two nodes seed", "seed_claim", "call('HEXISTS', OWNER, SEED) == 1 and", "false and"),
+    Mutant(
+        "replay hands out nothing",
+        "claim",
+        "local body = owns(id, token) and call('HGET', BODY, id)",
+        "local body = false",
+    ),
+    Mutant(
+        "replay hands out what is lost",
+        "claim",
+        "local body = owns(id, token) and call('HGET', BODY, id)",
+        "local body = call('HGET', BODY, id)",
+    ),
+    Mutant("old claim is a new one", "claim", "if number < tonumber(last) then", "if false then"),
+    Mutant("retries are not counted", "nack", "retries = retries + 1", "retries = retries + 0"),
+    Mutant(
+        "release is counted",
+        "nack",
+        "if kind ~= '0' then\n      retries",
+        "if true then\n      retries",
+    ),
+    Mutant(
+        "backoff is ignored",
+        "nack",
+        "if backoff > 0 then call('ZADD', DELAYED, now + backoff, id) else",
+        "if false then call('ZADD', DELAYED, now + backoff, id) else",
+    ),
+    Mutant("failed page loses its error", "ack", "if text ~= '' then", "if false then"),
+    Mutant(
+        "waiting runs are not woken",
+        "shard",
+        "for _, run in ipairs(runs) do call('ZADD', run .. ':ready', 'XX', at, host) end",
+    ),
+    Mutant(
+        "split loses what it moves",
+        "shard",
+        "  each_thousand('SADD', seen_base .. ':' .. int(into))\n",
+    ),
+    Mutant("no quarantine", "shard", "if delay == 0 and token then", "if token then"),
+    Mutant(
+        "quarantine never ends",
+        "claim",
+        "  call('ZREMRANGEBYSCORE', SLOTS .. host, '-inf', host_now)\n",
+    ),
+    Mutant(
+        "delay is ignored",
+        "claim",
+        "if delay > 0 and got > 0 then call('HSET', NEXT, host, int(host_now + delay)) end",
+    ),
+    Mutant("hosts have no limit", "claim", "local free = concurrency -", "local free = 99 -"),
+    Mutant("last in is first out", "shard", "PRIORITY_STEP + seq, id", "PRIORITY_STEP - seq, id"),
+    Mutant(
+        "reaped requests lose their priority",
+        "shard",
+        "        enqueue(id, host, priority)\n      end\n    end\n  end\n",
+        "        enqueue(id, host, 0)\n      end\n    end\n  end\n",
+    ),
+    Mutant("added requests do not reopen", "add", "if added > 0 then reopen() end\n"),
+    Mutant(
+        "reset run can be used on",
+        "shard",
+        "  call('HDEL', base .. ':meta', 'state')\n",
+    ),
+    Mutant("finished run lives for ever", "open", "    old, found = epoch, false\n"),
+    Mutant("resident run ends", "open", "  call('HSET', BODY, HOLD, pack_body(HOLD, 0, 0, ''))\n"),
+    Mutant(
+        "hint is longer than a clock's step",
+        "claim",
+        "math.min(tonumber(first[2]) - clock, step)",
+        "tonumber(first[2]) - clock",
+    ),
+    Mutant("repair repairs what is sound", "fsck", "elseif not queued then", "elseif true then"),
+)
+
+TORN_MUTANTS = (
+    Mutant(
+        "parent leaves before its children",
+        "ack",
+        """    push_argv(i + 6, children)
+    local host, _, retries = unpack_body(body)
+""",
+        """    forget(id)
+    push_argv(i + 6, children)
+    local host, _, retries = unpack_body(body)
+""",
+    ),
+    Mutant(
+        "seen is written before the request",
+        "shard",
+        "  call('HSET', BODY, id, pack_body(host, priority, 0, payload))\n",
+        "  if member ~= '' then remember(member) end\n"
+        "  call('HSET', BODY, id, pack_body(host, priority, 0, payload))\n",
+    ),
+    Mutant(
+        "request is forgotten before it is buried",
+        "nack",
+        "      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5])\n      forget(id)\n",
+        "      forget(id)\n      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5])\n",
+    ),
+    Mutant(
+        "poison leaves before it is buried",
+        "shard",
+        "        bury(id, body, retries + deliveries, 'poison', text)\n        forget(id)\n",
+        "        forget(id)\n        bury(id, body, retries + deliveries, 'poison', text)\n",
+    ),
+    Mutant("repair finds nothing", "fsck", "    enqueue(id, host, priority)\n"),
+)
+"""Wrong only when a write is torn: `test_torn_writes` must catch them."""

@@ -1,0 +1,64 @@
+"""The model test notices every fault that is put into the Lua."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.lua.direct import DirectClient
+from tests.lua.machine import FrontierMachine
+from tests.lua.mutants import MUTANTS, Mutant
+from tests.lua.twins import Backend, build_scripts
+from tests.servers import Server
+
+BUDGET = settings(
+    max_examples=400,
+    stateful_step_count=24,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server("valkey")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def kills() -> dict[str, int]:
+    """Sequences that it took to notice each."""
+    return {}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_model_notices(mutant: Mutant, server: Server, kills: dict[str, int]) -> None:
+    client = DirectClient(server.socket)
+
+    class Machine(FrontierMachine):
+        pass
+
+    Machine.counts = Counter()
+    Machine.backends = [Backend(client, build_scripts(mutant.build()))]
+    try:
+        with pytest.raises(AssertionError):
+            run_state_machine_as_test(Machine, settings=BUDGET)
+    finally:
+        client.close()
+    kills[mutant.name] = Machine.counts["sequences"]
+
+
+def test_there_are_mutants_of_every_law(
+    kills: dict[str, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 16
+    with capsys.disabled():
+        print(f"\nmutants: {len(kills)} of {len(MUTANTS)} noticed so far: {kills}")
