@@ -27,6 +27,9 @@ FETCHED_LINGER_SECONDS = 0.005
 
 LONGEST_COURTESY_SECONDS = 0.02
 
+SHORTEST_PAUSE_SECONDS = 0.001
+"""Event loops count milliseconds: a shorter pause would be none, and the loop would spin."""
+
 log = get_logger("orbweb.engine")
 
 
@@ -131,7 +134,7 @@ class Pump:
         if began is not None:
             now = self._clock()
             self._fetch_seconds += (now - began - self._fetch_seconds) / 8
-            self._fetched[step.held] = now
+            self._fetched[step.held] = now + FETCHED_LINGER_SECONDS
             self._woken.set()
 
     def settle(self, step: Step, outcome: Ack | Nack) -> None:
@@ -221,7 +224,7 @@ class Pump:
         if self._want() > 0:
             due.append(self._claim_at)
         if self._fetched:
-            due.append(min(self._fetched.values()) + FETCHED_LINGER_SECONDS)
+            due.append(min(self._fetched.values()))
         await self._sleep_until(min(due) if due else None)
 
     async def _sleep_until(self, at: float | None) -> None:
@@ -231,6 +234,7 @@ class Pump:
             pause = at - self._clock()
             if pause <= 0:
                 return
+            pause = max(pause, SHORTEST_PAUSE_SECONDS)
             timer = asyncio.get_running_loop().call_later(pause, self._woken.set)
             try:
                 await self._woken.wait()
@@ -275,9 +279,7 @@ class Pump:
 
     async def _tell_fetched(self) -> bool:
         now = self._clock()
-        due = [held for held, at in self._fetched.items() if now - at >= FETCHED_LINGER_SECONDS][
-            :OUTCOME_BATCH
-        ]
+        due = [held for held, at in self._fetched.items() if at <= now][:OUTCOME_BATCH]
         if not due:
             return False
         await self._session.fetched(due)

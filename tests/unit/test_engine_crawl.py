@@ -1,0 +1,442 @@
+"""Engines on virtual time: what a run comes to, with pages good and bad."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.engine_world import SITE, Crawler, ListPipeline, Town, links
+
+from orbweb.download.base import DownloadError, Dropped, Failed
+from orbweb.errors import ItemError, NotRetryError, StoreUnavailable, ValidationError
+from orbweb.frontier.base import RunConfig
+from orbweb.model.reasons import Reason
+from orbweb.model.request import Request
+
+TREE = {
+    f"{SITE}/a": links("b", "c", "a"),
+    f"{SITE}/b": links("d", "e", "c"),
+    f"{SITE}/c": links("f"),
+    f"{SITE}/d": links(),
+    f"{SITE}/e": links(),
+    f"{SITE}/f": links("a"),
+}
+
+
+def letters(town: Town) -> dict[str, tuple[str, str, int]]:
+    """Dead letters: URL to reason, error, tries."""
+    (run,) = town.shard.runs.values()
+    return {
+        each.task.payload.url: (each.reason, each.error, each.tries) for each in run.dead.values()
+    }
+
+
+def urls(town: Town) -> list[str]:
+    return sorted(row["url"].removeprefix(SITE) for row in town.rows)
+
+
+def test_every_page_is_fetched_once_and_its_items_are_stored() -> None:
+    town = Town(TREE)
+    (report,) = town.run(town.node(Crawler()))
+    assert sorted(town.chain.asked) == sorted(TREE)
+    assert urls(town) == ["/a", "/b", "/c", "/d", "/e", "/f"]
+    assert (report.exit_code, report.state, report.pages) == (0, "done", 6)
+    assert report.as_dict()["items"] == 6
+    assert report.as_dict()["dedup_dropped"] == 3
+
+
+def test_two_nodes_share_the_work_and_both_end() -> None:
+    pages = {f"{SITE}/a": links(*map(str, range(60)))}
+    pages |= {f"{SITE}/{n}": links() for n in range(60)}
+    town = Town(pages, config=RunConfig(lease_ms=10_000, host_concurrency=4))
+    reports = town.run(*(town.node(Crawler(), concurrency=16) for _ in range(2)))
+    assert sorted(town.chain.asked) == sorted(pages)
+    assert [report.exit_code for report in reports] == [0, 0]
+    assert min(report.counts["request_ok"] for report in reports) >= 5
+    assert town.chain.most_at_once <= 4
+
+
+def test_a_node_never_fetches_more_at_once_than_it_may() -> None:
+    pages = {f"{SITE}/{n}": links() for n in range(40)}
+    town = Town(pages, config=RunConfig(host_concurrency=0))
+    town.run(town.node(Crawler(*map(str, range(40))), concurrency=5))
+    assert town.chain.most_at_once == 5
+
+
+def test_joining_a_finished_run_does_nothing_and_says_so() -> None:
+    town = Town(TREE)
+    town.run(town.node(Crawler()))
+    (report,) = town.run(town.node(Crawler()))
+    assert (report.exit_code, report.state) == (3, "joined_finished")
+    assert "6 pages" in report.why
+    assert len(town.chain.asked) == 6
+
+
+def test_a_run_without_a_good_page_has_its_own_exit_code() -> None:
+    town = Town({})
+    (report,) = town.run(town.node(Crawler()))
+    assert report.exit_code == 3
+    assert "1 status_rejected" in report.why
+
+
+def test_a_failed_fetch_is_tried_again_with_growing_waits() -> None:
+    town = Town({f"{SITE}/a": 503})
+    (report,) = town.run(town.node(Crawler(), retry_interval_seconds=1.0, retry_backoff=2.0))
+    assert len(town.chain.asked) == 4
+    assert report.counts["retry"] == 3
+    assert 3.5 <= report.elapsed_seconds <= 12
+    assert letters(town)[f"{SITE}/a"][0] == "status_rejected"
+
+
+def test_retry_after_is_followed() -> None:
+    late = Failed(
+        Request(SITE), Reason.HTTP_ERROR, DownloadError(Reason.HTTP_ERROR, "429"), True, 50.0
+    )
+    answers = iter([late, links()])
+    town = Town({f"{SITE}/a": lambda request: next(answers)})
+    (report,) = town.run(town.node(Crawler()))
+    assert report.exit_code == 0
+    assert 50 <= report.elapsed_seconds <= 56
+
+
+def test_what_a_rule_drops_is_counted_and_not_tried_again() -> None:
+    text = "robots.txt disallows it"
+    dropped = Dropped(
+        Request(SITE), Reason.ROBOTS_DISALLOWED, DownloadError(Reason.ROBOTS_DISALLOWED, text)
+    )
+    town = Town({f"{SITE}/a": links("b"), f"{SITE}/b": lambda request: dropped})
+    (report,) = town.run(town.node(Crawler()))
+    assert report.counts["robots_dropped"] == 1
+    assert report.run is not None
+    assert report.run.reasons["robots_disallowed"] == 1
+    assert letters(town) == {}
+
+
+class Breaking(Crawler):
+    """Raises in the middle of the page."""
+
+    error: Exception = ValueError("no price")
+
+    def parse(self, request: Any, response: Any) -> Any:
+        yield {"url": request.url}
+        yield response.follow("/child", callback=self.parse_child)
+        raise self.error
+
+    def parse_child(self, response: Any) -> Any:
+        return [{"url": response.url}]
+
+
+@pytest.mark.parametrize(
+    ("error", "tries", "reason"),
+    [
+        (ValueError("no price"), 4, "callback_error"),
+        (ValidationError("a login page"), 4, "validation"),
+        (NotRetryError("gone"), 1, "not_retry"),
+    ],
+)
+def test_a_callback_that_raises_half_way_loses_nothing_it_found(
+    error: Exception, tries: int, reason: str
+) -> None:
+    town = Town({f"{SITE}/a": links(), f"{SITE}/child": links()})
+    spider = Breaking()
+    spider.error = error
+    (report,) = town.run(town.node(spider))
+    assert town.chain.asked.count(f"{SITE}/a") == tries
+    assert urls(town) == ["/a", "/child"]
+    assert letters(town)[f"{SITE}/a"][0] == reason
+    assert str(error) in letters(town)[f"{SITE}/a"][1]
+    assert report.counts["request_failed"] == 1
+
+
+def test_items_of_a_page_that_failed_and_then_went_well_keep_their_keys() -> None:
+    class Flaky(Crawler):
+        tries = 0
+
+        def parse(self, request: Any, response: Any) -> Any:
+            for n in range(450):
+                yield {"url": request.url, "n": n}
+            self.tries += 1
+            if self.tries == 1:
+                raise OSError("disk")
+
+    town = Town({f"{SITE}/a": links()})
+    town.run(town.node(Flaky()))
+    assert len(town.rows) > 450
+    assert len({row["_key"] for row in town.rows}) == 450
+
+
+def test_failed_request_may_yield_when_a_request_is_given_up() -> None:
+    class Saving(Crawler):
+        seen: list[str]
+
+        def exception_request(self, request: Any, response: Any, exc: Exception) -> None:
+            self.seen = [*getattr(self, "seen", []), str(exc)]
+
+        def failed_request(self, request: Any, response: Any) -> Any:
+            yield {"url": "lost"}
+            yield Request(f"{SITE}/b")
+
+    town = Town({f"{SITE}/a": 500, f"{SITE}/b": links()})
+    spider = Saving()
+    town.run(town.node(spider))
+    assert spider.seen == ["500"] * 3
+    assert sorted(row["url"] for row in town.rows) == [f"{SITE}/b", "lost"]
+    assert letters(town)[f"{SITE}/a"][0] == "status_rejected"
+
+
+def test_validate_false_drops_the_page() -> None:
+    class Choosy(Crawler):
+        def validate(self, request: Any, response: Any) -> bool:
+            return not response.url.endswith("/b")
+
+    town = Town(TREE)
+    (report,) = town.run(town.node(Choosy()))
+    assert urls(town) == ["/a", "/c", "/f"]
+    assert report.run is not None
+    assert report.run.reasons["validation"] == 1
+
+
+def test_an_unknown_callback_becomes_a_dead_letter_without_a_fetch() -> None:
+    class Typo(Crawler):
+        def parse(self, request: Any, response: Any) -> Any:
+            yield Request(f"{SITE}/b", callback="parse_detial")
+            yield Request(f"{SITE}/c", callback="parse_detail")
+
+        def parse_detail(self, request: Any, response: Any) -> Any:
+            yield {"url": request.url}
+
+    town = Town(TREE)
+    town.run(town.node(Typo()))
+    assert urls(town) == ["/c"]
+    assert f"{SITE}/b" not in town.chain.asked
+    reason, error, _ = letters(town)[f"{SITE}/b"]
+    assert reason == "unknown_callback"
+    assert "parse_detial" in error
+
+
+def test_an_output_that_is_nothing_known_is_named() -> None:
+    class Odd(Crawler):
+        def parse(self, request: Any, response: Any) -> Any:
+            yield {"url": request.url}
+            yield 7
+
+    town = Town({f"{SITE}/a": links()}, config=RunConfig(max_retries=0))
+    town.run(town.node(Odd()))
+    reason, error, _ = letters(town)[f"{SITE}/a"]
+    assert reason == "callback_error"
+    assert "int" in error
+    assert urls(town) == ["/a"]
+
+
+def test_a_bad_item_is_kept_as_a_dead_letter_and_the_others_are_stored() -> None:
+    class Picky(ListPipeline):
+        async def save_items(self, table: str, items: list[dict[str, Any]]) -> bool:
+            if any(item["url"].endswith("/b") for item in items):
+                raise ItemError("url: /b cannot be stored")
+            return await super().save_items(table, items)
+
+    town = Town(TREE, pipelines={"list": Picky()})
+    (report,) = town.run(town.node(Crawler()))
+    assert urls(town) == ["/a", "/c", "/d", "/e", "/f"]
+    reason, error, _ = letters(town)[f"{SITE}/b"]
+    assert reason == "item_rejected"
+    assert "/b cannot be stored" in error
+    assert report.counts["items"] == 5
+    assert report.counts["item_failed"] == 1
+
+
+def test_a_page_with_thousands_of_links_enters_in_pieces() -> None:
+    names = [str(n) for n in range(3500)]
+    town = Town({f"{SITE}/a": links(*names)}, config=RunConfig(max_retries=0, host_concurrency=0))
+    sizes: list[int] = []
+    store = town.frontier()
+    ack, emit = store.ack, store.emit
+
+    async def counting_ack(acks: Any) -> Any:
+        sizes.append(sum(len(each.children) for each in acks))
+        return await ack(acks)
+
+    async def counting_emit(id: str, token: str, children: Any) -> Any:
+        sizes.append(len(children))
+        return await emit(id, token, children)
+
+    store.ack, store.emit = counting_ack, counting_emit  # type: ignore[method-assign]
+    (report,) = town.run(town.node(Crawler(), frontier=store, concurrency=100, max_held=400))
+    assert report.run is not None
+    assert report.run.reasons["status_rejected"] == 3500
+    assert max(sizes) <= 1000
+
+
+def test_links_that_are_not_wanted_are_counted_by_reason() -> None:
+    class Wide(Crawler):
+        def parse(self, request: Any, response: Any) -> Any:
+            yield from response.follow_all(["/b", "http://else.test/", "/" + "x" * 200, "mailto:x"])
+
+    town = Town({f"{SITE}/a": links(), f"{SITE}/b": links()})
+    node = town.node(
+        Wide(), allowed_domains=frozenset({"site.test"}), url_length_limit=100, depth_limit=1
+    )
+    (report,) = town.run(node)
+    assert town.chain.asked == [f"{SITE}/a", f"{SITE}/b"]
+    assert report.reasons == {
+        "done": 2,
+        "offsite": 1,
+        "url_length": 2,
+        "scheme": 2,
+        "depth_limit": 2,
+    }
+
+
+def test_a_page_may_ask_for_itself_again_without_deduplication() -> None:
+    class Polling(Crawler):
+        def parse(self, request: Any, response: Any) -> Any:
+            yield {"url": request.url, "depth": request.depth}
+            if request.depth < 3:
+                yield Request(request.url, filter_repeat=False)
+
+    town = Town({f"{SITE}/a": links()})
+    town.run(town.node(Polling()))
+    assert [row["depth"] for row in town.rows] == [0, 1, 2, 3]
+
+
+def test_one_item_object_that_is_changed_and_yielded_again_gives_two_rows() -> None:
+    class Reusing(Crawler):
+        def parse(self, request: Any, response: Any) -> Any:
+            item = {"url": "1"}
+            yield item
+            item["url"] = "2"
+            yield item
+
+    town = Town({f"{SITE}/a": links()})
+    town.run(town.node(Reusing()))
+    assert [row["url"] for row in town.rows] == ["1", "2"]
+
+
+@pytest.mark.parametrize("kind", ["async_generator", "coroutine", "list", "none", "single", "call"])
+def test_callbacks_of_every_kind(kind: str) -> None:
+    called: list[str] = []
+
+    class Kinds(Crawler):
+        async def async_generator(self, request: Any, response: Any) -> Any:
+            await asyncio.sleep(0.01)
+            yield {"url": request.url}
+
+        async def coroutine(self, response: Any) -> Any:
+            return [{"url": response.url}]
+
+        def list(self, response: Any, extra: int) -> Any:
+            return [{"url": response.url, "extra": extra}]
+
+        def none(self, request: Any, response: Any) -> None:
+            called.append("none")
+
+        def single(self, response: Any) -> Any:
+            return {"url": response.url}
+
+        def call(self, request: Any, response: Any) -> Any:
+            yield lambda: called.append("call")
+
+        def start_requests(self) -> Any:
+            kwargs = {"extra": 1} if kind == "list" else {}
+            yield Request(f"{SITE}/a", callback=kind, cb_kwargs=kwargs)
+
+    town = Town({f"{SITE}/a": links()})
+    (report,) = town.run(town.node(Kinds()))
+    assert report.exit_code == 0
+    assert len(town.rows) + len(called) == 1
+
+
+def test_hooks_around_the_run_are_called_once() -> None:
+    class Hooked(Crawler):
+        calls: tuple[str, ...] = ()
+
+        def start_callback(self) -> None:
+            self.calls += ("start",)
+
+        async def end_callback(self) -> None:
+            self.calls += ("end",)
+
+    town, spider = Town(TREE), Hooked()
+    town.run(town.node(spider))
+    assert spider.calls == ("start", "end")
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_arguments() -> None:
+    town = Town(TREE)
+    store = town.frontier()
+    calls: list[tuple[str, Any]] = []
+    for name in ("claim", "ack", "seed_push", "seed_claim", "renew"):
+        setattr(store, name, _losing_every_third(getattr(store, name), name, calls))
+    (report,) = town.run(town.node(Crawler(), frontier=store))
+    assert report.exit_code == 0
+    assert sorted(town.chain.asked) == sorted(TREE)
+    assert urls(town) == ["/a", "/b", "/c", "/d", "/e", "/f"]
+    claims = [args[1] for name, args in calls if name == "claim"]
+    assert sorted(set(claims)) == list(range(1, max(claims) + 1))
+    assert len(claims) > max(claims)
+
+
+def _losing_every_third(method: Any, name: str, calls: list[tuple[str, Any]]) -> Any:
+    count = 0
+
+    async def call(*args: Any) -> Any:
+        nonlocal count
+        count += 1
+        calls.append((name, args))
+        answer = await method(*args)
+        if count % 3 == 1:
+            raise StoreUnavailable("the answer was lost")
+        return answer
+
+    return call
+
+
+def test_a_run_that_vanishes_is_an_error_and_not_an_end() -> None:
+    town = Town(TREE)
+
+    async def reset(engine: Any) -> None:
+        await asyncio.sleep(0.15)
+        town.shard.runs.clear()
+
+    (report,) = town.drive([town.start(town.node(Crawler()), reset)])
+    assert (report.exit_code, report.state) == (1, "failed")
+    assert "RunLost" in report.why
+
+
+def test_stop_after_counts_good_pages_and_the_run_goes_on_later() -> None:
+    pages = {f"{SITE}/{n}": links() for n in range(30)}
+    town = Town(pages)
+    spider = Crawler(*map(str, range(30)))
+    (report,) = town.run(town.node(spider, stop_after_pages=7))
+    assert (report.exit_code, report.state) == (75, "stopped")
+    assert len(town.chain.asked) == 7
+    (report,) = town.run(town.node(spider))
+    assert report.exit_code == 0
+    assert sorted(town.chain.asked) == sorted(pages)
+
+
+def test_a_time_limit_stops_the_node() -> None:
+    town = Town({f"{SITE}/a": links("b"), f"{SITE}/b": links()}, seconds=10.0)
+    (report,) = town.run(town.node(Crawler(), max_runtime_seconds=12.0, graceful_seconds=2.0))
+    assert report.exit_code == 75
+    assert 12 <= report.elapsed_seconds <= 16
+    (report,) = town.run(town.node(Crawler()))
+    assert report.exit_code == 0
+    assert report.run is not None
+    assert report.run.retried == 0
+
+
+def test_an_operator_can_end_a_resident_run() -> None:
+    town = Town(TREE, config=RunConfig(lease_ms=10_000, keep_alive=True))
+    operator = town.frontier()
+
+    async def stop_later(engine: Any) -> None:
+        await asyncio.sleep(60)
+        await operator.open(town.config)
+        await operator.stop()
+
+    (report,) = town.drive([town.start(town.node(Crawler()), stop_later)])
+    assert report.exit_code == 0
+    assert 60 <= report.elapsed_seconds <= 62
+    assert urls(town) == ["/a", "/b", "/c", "/d", "/e", "/f"]
