@@ -342,7 +342,7 @@ class Engine:
             log.warning("stopped early (%s); start again to go on", self.shutdown.reason)
             return self._make("stopped", ExitCode.STOPPED, self.shutdown.reason, status)
         report = self._make("done", ExitCode.DONE, "the run is done", status)
-        if report.pages == 0:
+        if status is not None and report.pages == 0:
             why = f"the run ended without a single good page: {_counted(report)}"
             log.warning("%s", why)
             return self._make("done", ExitCode.NOTHING_DONE, why, status)

@@ -63,12 +63,15 @@ class Session:
         self._clock = clock
         self._rng = rng
         self._revive = revive
+        self._opened = False
         self._claims = 0
         self._seed_claims = 0
 
     async def open(self, config: RunConfig) -> Opened:
         """See `RunControl.open`."""
-        return (await self._repeat(lambda: self._control.open(config)))[0]
+        opened = (await self._repeat(lambda: self._control.open(config)))[0]
+        self._opened = True
+        return opened
 
     async def claim(self, want: int) -> tuple[Claim, float]:
         """Claim under the next sequence number; also tells when the answered call was sent."""
@@ -135,7 +138,8 @@ class Session:
                 if attempt:
                     if self._revive is not None:
                         await self._revive()
-                    await self._frontier.recover()
+                    if self._opened:
+                        await self._frontier.recover()
                     sent = self._clock()
                 answer = await call()
             except StoreUnavailable as error:
