@@ -31,7 +31,7 @@ def run_demo() -> int:
         changes |= file_settings(spider, settings_of(spider, Start(changes)), OUTPUT)
         show.note(f"a shop is open at {site.url}; crawling it · run {changes['RUN_ID']}")
         report = run_spider(spider, Start(changes, on_new_run=emptying(OUTPUT)))
-    print_end(report)
+    print_end(report.as_dict())
     if report.exit_code == ExitCode.DONE:
         _show_next(report)
     return report.exit_code

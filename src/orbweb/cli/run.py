@@ -6,17 +6,18 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orbweb.cli import show
+from orbweb.cli.fleet import Fleet
 from orbweb.cli.options import overrides, pairs
 from orbweb.cli.store import ask
 from orbweb.cli.target import load_spider, make_spider
 from orbweb.cli.workers import Workers
-from orbweb.engine.report import SUMMARY_PREFIX, RunReport
+from orbweb.engine.report import SUMMARY_PREFIX
 from orbweb.engine.shutdown import ExitCode
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
@@ -28,7 +29,9 @@ from orbweb.spiders.base import BaseSpider
 from orbweb.spiders.build import Start, settings_of
 from orbweb.spiders.build import run_spider as run_here
 from orbweb.spiders.distributed import Spider
-from orbweb.spiders.progress import left_out, reasons_text
+from orbweb.spiders.progress import left_out, on_terminal, reasons_text
+
+ENDS = {"done": "Done", "stopped": "Stopped early", "joined_finished": "Nothing to do"}
 
 logger = get_logger("cli.run")
 
@@ -76,8 +79,8 @@ def run_spider(plan: RunPlan) -> int:
             )
             return ExitCode.NOTHING_DONE
         changes["RUN_ID"] = found
-    if plan.workers > 1:
-        return _run_workers(plan, settings, changes)
+    if isinstance(spider, Spider) and plan.workers > 1:
+        return _run_workers(plan, spider, changes)
     return _run_one(plan, spider, settings, changes)
 
 
@@ -96,19 +99,20 @@ def unfinished_run(settings: Settings, job: str) -> str | None:
     return ask(settings, look)
 
 
-def print_end(report: RunReport) -> None:
-    """Say on stderr how a run ended, for a person."""
-    counts = report.run
-    items = counts.items if counts else report.counts["items"]
-    failed = counts.dead if counts else report.counts["request_failed"]
-    reasons = {**report.reasons, **(counts.reasons if counts else {})}
-    took = show.duration(report.elapsed_seconds)
-    head = {"done": "Done", "stopped": "Stopped early"}.get(report.state, report.state)
+def print_end(summary: Mapping[str, Any]) -> None:
+    """Say on stderr how a run ended, for a person. `summary` is that of the summary line."""
+    run = summary.get("run") or {}
+    pages = run.get("pages", summary.get("request_ok", 0))
+    items = run.get("items", summary.get("items", 0))
+    failed = run.get("dead", summary.get("request_failed", 0))
+    skipped = left_out({**summary.get("reasons", {}), **run.get("reasons", {})})
+    state = summary.get("state", "failed")
     show.note(
-        f"{head} in {took} · {show.counted(report.pages, 'page')} · {show.counted(items, 'item')}"
-        f" · {show.number(failed)} failed · skipped {reasons_text(left_out(reasons), most=9)}"
+        f"{ENDS.get(state, state)} in {show.duration(summary.get('elapsed', 0))}"
+        f" · {show.counted(pages, 'page')} · {show.counted(items, 'item')}"
+        f" · {show.number(failed)} failed · skipped {reasons_text(skipped, most=9)}"
     )
-    for output in report.outputs:
+    for output in summary.get("outputs", ()):
         show.note(f"  items: {output}")
 
 
@@ -125,10 +129,10 @@ def _run_one(plan: RunPlan, spider: BaseSpider, settings: Settings, changes: dic
     report = run_here(spider, start)
     if report.show_summary:
         print(report.line(), flush=True)
-    if sys.stderr.isatty():
-        print_end(report)
-    if report.state == "stopped":
-        event(logger, "resumable", how="the same command goes on where this one stopped")
+    if _is_live(plan):
+        print_end(report.as_dict())
+        if report.state == "stopped" and isinstance(spider, Spider):
+            show.note(f"  go on: orbweb run {plan.target} --resume")
     return report.exit_code
 
 
@@ -157,14 +161,22 @@ def emptying(file: Path) -> Callable[[], None]:
     return empty
 
 
-def _run_workers(plan: RunPlan, settings: Settings, changes: dict[str, str]) -> int:
+def _run_workers(plan: RunPlan, spider: Spider, changes: dict[str, str]) -> int:
+    settings = settings_of(spider, Start(changes))
     configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
     workers = Workers(_worker_command(plan, changes), plan.workers)
-    code = workers.run()
+    live = _is_live(plan)
+    code = workers.run(Fleet(settings, spider.redis_key).look if live else None)
+    summary = {**workers.summary(), "exit_code": code}
     if settings["RUN_SUMMARY_ENABLE"]:
-        summary = {**workers.summary(), "exit_code": code}
         print(f"{SUMMARY_PREFIX} {json.dumps(summary, ensure_ascii=False)}", flush=True)
+    if live:
+        print_end(summary)
     return code
+
+
+def _is_live(plan: RunPlan) -> bool:
+    return on_terminal() if plan.progress is None else plan.progress
 
 
 def _worker_command(plan: RunPlan, changes: dict[str, str]) -> list[str]:

@@ -23,7 +23,7 @@ def ask(settings: Settings, question: Callable[[Admin], Awaitable[T]]) -> T:
     Raises `ConfigError` when there is no store here, `StoreUnavailable` when it does not answer.
     """
     with existing_store(settings, Path.cwd()) as url:
-        return asyncio.run(_ask(url, settings, question))
+        return asyncio.run(question_at(url, settings, question))
 
 
 @contextmanager
@@ -48,7 +48,8 @@ def has_data(directory: Path) -> bool:
     return data.is_dir() and any(data.iterdir())
 
 
-async def _ask(url: str, settings: Settings, question: Callable[[Admin], Awaitable[T]]) -> T:
+async def question_at(url: str, settings: Settings, question: Callable[[Admin], Awaitable[T]]) -> T:
+    """Answer a question from the store at a URL. Raises as `ask` does."""
     client = connect(url, settings["STORE_TIMEOUT"])
     try:
         await read_facts(client, url)

@@ -96,7 +96,7 @@ def nodes(settings: Settings, job: str, run: str | None, *, as_json: bool) -> No
             (
                 node.node[:SHORT],
                 f"{show.duration(node.silent_ms / 1000)} ago",
-                *(str(_said(node).get(name, "")) for name in SAID),
+                *(str(said(node).get(name, "")) for name in SAID),
             )
             for node in found
         ],
@@ -110,7 +110,7 @@ def run_record(info: RunInfo) -> dict[str, Any]:
 
 def node_record(node: NodeInfo) -> dict[str, Any]:
     """A node as JSON: what it said lies beside what is known of it."""
-    return {"node": node.node, "silent_ms": node.silent_ms, "said": _said(node)}
+    return {"node": node.node, "silent_ms": node.silent_ms, "said": said(node)}
 
 
 def run_name(run: str) -> str:
@@ -142,9 +142,10 @@ def _node_names(nodes: list[NodeInfo]) -> str:
     return ": " + ", ".join(named)
 
 
-def _said(node: NodeInfo) -> dict[str, Any]:
+def said(node: NodeInfo) -> dict[str, Any]:
+    """What a node says of itself in its heartbeat; empty when that cannot be read."""
     try:
-        said = json.loads(node.beat or b"{}")
+        record = json.loads(node.beat or b"{}")
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return record if isinstance(record, dict) else {}

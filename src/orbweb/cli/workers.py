@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from orbweb.engine.report import SUMMARY_PREFIX
 from orbweb.log import event, get_logger
+from orbweb.spiders.progress import LIVE_SECONDS, LiveLine, Snapshot
 
 RESTARTS = 3
 """How often one worker that crashed is started again."""
@@ -58,17 +59,31 @@ class Workers:
     def __init__(self, command: Sequence[str], count: int) -> None:
         self._command = list(command)
         self._stopping = False
+        self._live = False
         self._count = count
         self._workers: list[_Worker] = []
 
-    def run(self) -> int:
-        """Wait for all; returns the exit code of the whole."""
+    def run(self, look: Callable[[], Snapshot | None] | None = None) -> int:
+        """Start all and wait for them; returns the exit code of the whole.
+
+        `look`: what a live line shows meanwhile; None for no line.
+        """
+        self._live = look is not None
+        with LiveLine() if look else contextlib.nullcontext() as line:
+            return self._run(look, line)
+
+    def _run(self, look: Callable[[], Snapshot | None] | None, line: LiveLine | None) -> int:
+        look_at = 0.0
         before = {number: signal.signal(number, self._pass_on) for number in PASSED_ON}
         try:
             self._workers += [self._spawn(number) for number in range(1, self._count + 1)]
             while any(worker.code is None for worker in self._workers):
                 for worker in self._workers:
                     self._look_after(worker)
+                if look and line and time.monotonic() >= look_at:
+                    look_at = time.monotonic() + LIVE_SECONDS
+                    if (now := look()) is not None:
+                        line.show(now)
                 time.sleep(POLL_SECONDS)
         finally:
             for number, handler in before.items():
@@ -89,6 +104,8 @@ class Workers:
             target=_read_output, args=(worker, worker.process), daemon=True
         )
         worker.reader.start()
+        if worker.process.stderr is not None:
+            threading.Thread(target=_pass_logs, args=(worker.process,), daemon=True).start()
         return worker
 
     def _popen(self) -> subprocess.Popen[str]:
@@ -96,6 +113,7 @@ class Workers:
             self._command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if self._live else None,
             text=True,
             errors="replace",
             process_group=0,
@@ -153,15 +171,15 @@ class Workers:
 def worst(codes: Iterable[int]) -> int:
     """The exit code that says most: a crash before a stop before a good end.
 
-    Workers that found nothing to do do not count when others did something.
+    Workers that found nothing to do (3) do not count when others did something, and those that
+    stopped early (75) do not when another one brought the run to its end (0).
     """
-    known = list(codes)
-    if all(code == 3 for code in known):
-        return 3
-    return max(
-        (code for code in known if code != 3),
-        key=lambda code: SEVERITY.index(code) if code in SEVERITY else len(SEVERITY),
-    )
+    known = set(codes)
+    if len(known) > 1:
+        known.discard(3)
+    if 0 in known:
+        known.discard(75)
+    return max(known, key=lambda code: SEVERITY.index(code) if code in SEVERITY else 99)
 
 
 def how_ended(code: int) -> str:
@@ -175,11 +193,10 @@ def how_ended(code: int) -> str:
 
 
 def add_summaries(found: Sequence[dict[str, Any]], workers: int) -> dict[str, Any]:
-    """Add the counts of several nodes; what is said of the whole run is taken from the last."""
+    """Add the counts of several nodes; what is said of the run is taken from the last one."""
     if not found:
         return {}
-    longest: Mapping[str, Any] = max(found, key=_elapsed)
-    total = dict(longest)
+    total = dict(max(found, key=_progress_of))
     for name, value in total.items():
         if name in _ADDED and isinstance(value, int):
             total[name] = sum(summary.get(name, 0) for summary in found)
@@ -198,8 +215,9 @@ _ADDED = frozenset(
 )
 
 
-def _elapsed(summary: Mapping[str, Any]) -> float:
-    return float(summary.get("elapsed", 0))
+def _progress_of(summary: Mapping[str, Any]) -> tuple[int, float]:
+    """The summary with the most pages of the run was made last."""
+    return int(summary.get("run", {}).get("pages", 0)), float(summary.get("elapsed", 0))
 
 
 def _added(tables: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -221,3 +239,10 @@ def _read_output(worker: _Worker, process: subprocess.Popen[str]) -> None:
         else:
             sys.stdout.write(line)
             sys.stdout.flush()
+
+
+def _pass_logs(process: subprocess.Popen[str]) -> None:
+    """Let a worker's log lines go above the live line."""
+    for line in process.stderr or ():
+        sys.stderr.write(line)
+        sys.stderr.flush()
