@@ -18,6 +18,7 @@ import pytest
 
 from orbweb.pipelines.csv import CsvPipeline
 from orbweb.pipelines.dedup import dedup_file
+from orbweb.pipelines.files import locked
 from orbweb.pipelines.jsonl import JsonLinesPipeline
 
 WRITER = """
@@ -75,7 +76,10 @@ def start(
 
 def stored(process: subprocess.Popen[str]) -> list[str]:
     """The keys that a writer, which has ended, said to be stored."""
-    lines = process.communicate(timeout=60)[0].split("\n")[:-1]
+    assert process.stdout is not None
+    with process.stdout as output:  # not communicate(): it forgets what readline() read ahead
+        lines = output.read().split("\n")[:-1]
+    process.wait()
     return [line.removeprefix("stored ") for line in lines if line.startswith("stored ")]
 
 
@@ -103,6 +107,20 @@ def test_processes_that_append_at_once_do_not_disturb_each_other(kind: Kind, tmp
     assert Counter(keys_in(file_of(kind, tmp_path))) == Counter(said)
     assert len(said) == 3 * 40 * 25
     assert os.listdir(tmp_path) == [file_of(kind, tmp_path).name]
+
+
+def test_a_writer_waits_for_the_lock_and_then_writes_to_the_file_of_that_name(
+    kind: Kind, tmp_path: Path
+):
+    path = file_of(kind, tmp_path)
+    stored(start(kind, tmp_path, "first", batches=1, rows=1))
+    with locked(path):
+        writer = start(kind, tmp_path, "second", batches=1, rows=1)
+        with pytest.raises(subprocess.TimeoutExpired):
+            writer.wait(0.3)
+        path.rename(tmp_path / "old")
+    assert stored(writer) == ["second-0-0"]
+    assert list(keys_in(path)) == ["second-0-0"]
 
 
 def test_a_writer_that_dies_within_a_write_leaves_half_a_row_that_nobody_trips_over(

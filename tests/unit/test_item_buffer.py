@@ -200,6 +200,33 @@ async def test_while_nothing_can_be_stored_no_row_is_blamed():
     assert sorted(store.stored) == ["a", "b", "c"]
 
 
+async def test_parts_of_a_batch_that_fail_are_tried_again_in_their_order():
+    store = Store()
+    answers = iter([ItemError("split"), False, True, False, True])
+
+    def trouble(keys: list[str]) -> Any:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    store.trouble = trouble
+    async with running(db=store) as buffer:
+        assert await within(buffer.submit(records("a", "b", "c", "d"))) == []
+    assert store.calls == [["a", "b", "c", "d"], ["a", "b"], ["a", "b"], ["c", "d"], ["c", "d"]]
+    assert store.stored == ["a", "b", "c", "d"]
+
+
+async def test_after_a_recovery_full_batches_go_at_once_again():
+    store = Store()
+    answers = iter([False, True, True])
+    store.trouble = lambda keys: next(answers)
+    async with running_with({"flush_interval": 60, "batch_items": 2}, db=store) as buffer:
+        await within(buffer.submit(records("a", "b")))
+        await within(buffer.submit(records("c", "d")))
+    assert store.stored == ["a", "b", "c", "d"]
+
+
 async def test_a_table_that_fails_does_not_hold_up_the_other_tables():
     class OneTable(Store):
         async def save_items(self, table: str, items: list[dict[str, Any]]) -> bool:
@@ -247,6 +274,16 @@ async def test_an_update_is_rejected_at_once_by_a_pipeline_that_cannot_update():
         rejected = await within(buffer.submit(records("u1", "u2", update_keys=("id",))))
     assert [r.record.key for r in rejected] == ["u1", "u2"]
     assert "Store cannot update rows (table 'items')" in str(rejected[0].error)
+
+
+async def test_not_implemented_is_an_answer_for_good():
+    class Half(Store):
+        async def update_items(self, *args: Any) -> bool:
+            raise NotImplementedError("no updates here")
+
+    async with running(db=Half()) as buffer:
+        rejected = await within(buffer.submit(records("u1", "u2", update_keys=("id",))))
+    assert [str(r.error) for r in rejected] == ["no updates here"] * 2
 
 
 async def test_a_record_goes_only_to_the_pipelines_that_it_names():

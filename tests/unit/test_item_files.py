@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 import os
@@ -72,6 +73,23 @@ def test_a_file_that_was_moved_away_is_made_anew(kind, suffix, read, tmp_path: P
     pipeline.save_items("t", [{"n": "2"}])
     assert read(file) == [{"n": "2"}]
     assert read(tmp_path / "old") == [{"n": "1"}]
+
+
+@KINDS
+def test_a_batch_that_the_disk_did_not_take_is_not_stored(
+    kind, suffix, read, tmp_path: Path, monkeypatch
+):
+    pipeline = kind(tmp_path)
+    pipeline.save_items("t", [{"n": "1"}])
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(OSError, match="the disk is broken"):
+            pipeline.save_items("t", [{"n": "2"}])
+    assert read(tmp_path / f"t.{suffix}") == [{"n": "1"}]
 
 
 @KINDS
