@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import random
 import shutil
 import ssl
 import subprocess
@@ -83,6 +84,10 @@ class Origin:
 
     async def on_announced(self, request: web.Request) -> web.StreamResponse:
         return web.Response(body=b"x" * 2 * MIB)
+
+    async def on_incompressible(self, request: web.Request) -> web.StreamResponse:
+        body = gzip.compress(random.Random(1).randbytes(MIB))
+        return web.Response(body=body, headers={"Content-Encoding": "gzip"})
 
     async def on_silent(self, request: web.Request) -> web.StreamResponse:
         await self.release.wait()
@@ -233,6 +238,13 @@ async def test_a_body_of_exactly_the_limit_is_a_page(origin: Origin) -> None:
     async with client(limits=BodyLimits(2 * MIB)) as downloader:
         response = await downloader.fetch(Request(origin.url + "/announced"))
     assert len(response.content) == 2 * MIB
+
+
+async def test_the_limit_counts_the_body_and_not_its_compressed_form(origin: Origin) -> None:
+    async with client(limits=BodyLimits(MIB)) as downloader:
+        response = await downloader.fetch(Request(origin.url + "/incompressible"))
+    assert len(response.content) == MIB
+    assert int(response.headers["content-length"]) > MIB
 
 
 async def test_other_limits_on_the_same_connections(origin: Origin) -> None:
