@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orbweb import log
 from orbweb.errors import ConfigError
+from orbweb.log import configure, event, get_logger, mask_secrets
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +27,8 @@ def restored_logging() -> Iterator[None]:
 
 
 def test_a_line_has_time_logger_level_and_text(tmp_path: Path) -> None:
-    log.configure("INFO", tmp_path / "logs" / "run.log")
-    log.get_logger("scheduler").info("opened")
+    configure("INFO", tmp_path / "logs" / "run.log")
+    get_logger("scheduler").info("opened")
     line = (tmp_path / "logs" / "run.log").read_text()
     date, time, rest = line.split(" ", 2)
     assert rest == "[orbweb.scheduler] INFO: opened\n"
@@ -37,9 +37,9 @@ def test_a_line_has_time_logger_level_and_text(tmp_path: Path) -> None:
 
 
 def test_lines_below_the_level_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    log.configure("WARNING")
-    log.get_logger("engine").info("quiet")
-    log.get_logger("engine").warning("loud")
+    configure("WARNING")
+    get_logger("engine").info("quiet")
+    get_logger("engine").warning("loud")
     captured = capsys.readouterr()
     assert "loud" in captured.err
     assert "quiet" not in captured.err
@@ -47,24 +47,24 @@ def test_lines_below_the_level_are_left_out(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_configuring_again_replaces_the_handlers(tmp_path: Path) -> None:
-    log.configure(file=tmp_path / "first.log")
-    log.configure(file=tmp_path / "second.log")
-    log.get_logger("engine").info("once")
+    configure(file=tmp_path / "first.log")
+    configure(file=tmp_path / "second.log")
+    get_logger("engine").info("once")
     assert (tmp_path / "first.log").read_text() == ""
     assert (tmp_path / "second.log").read_text().count("once") == 1
 
 
 def test_an_event_is_one_line_of_fields(tmp_path: Path) -> None:
-    log.configure(file=tmp_path / "run.log")
-    log.event(log.get_logger("engine"), "stopped", held=3, why="SIGTERM twice", empty="")
+    configure(file=tmp_path / "run.log")
+    event(get_logger("engine"), "stopped", held=3, why="SIGTERM twice", empty="")
     line = (tmp_path / "run.log").read_text()
     assert line.endswith('INFO: stopped held=3 why="SIGTERM twice" empty=""\n')
 
 
 def test_json_lines_keep_fields_and_exceptions(tmp_path: Path) -> None:
-    log.configure(file=tmp_path / "run.log", json=True)
-    logger = log.get_logger("engine")
-    log.event(logger, "outage", level=logging.WARNING, seconds=1.5)
+    configure(file=tmp_path / "run.log", json=True)
+    logger = get_logger("engine")
+    event(logger, "outage", level=logging.WARNING, seconds=1.5)
     try:
         raise ValueError("bad")
     except ValueError:
@@ -79,13 +79,11 @@ def test_json_lines_keep_fields_and_exceptions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_secrets_do_not_reach_the_log(tmp_path: Path, as_json: bool) -> None:
-    log.configure(file=tmp_path / "run.log", json=as_json)
-    logger = log.get_logger("frontier")
+    configure(file=tmp_path / "run.log", json=as_json)
+    logger = get_logger("frontier")
     logger.info("connected to %s", "redis://user:s3cret@db/0")
     logger.info("sent %r", {"Authorization": "Bearer s3cret", "Accept": "*/*"})
-    log.event(
-        logger, "sent", headers={"authorization": "Basic s3cret"}, proxies=["http://a:s3cret@p"]
-    )
+    event(logger, "sent", headers={"authorization": "Basic s3cret"}, proxies=["http://a:s3cret@p"])
     try:
         raise OSError("redis://:s3cret@db refused")
     except OSError:
@@ -103,16 +101,16 @@ def test_secrets_do_not_reach_the_log(tmp_path: Path, as_json: bool) -> None:
     ["https://example.com:8080/a@b", "no secret here", "http://example.com/?next=a:b", "a:b@c"],
 )
 def test_plain_text_is_left_as_it_is(text: str) -> None:
-    assert log.mask_secrets(text) == text
+    assert mask_secrets(text) == text
 
 
 def test_a_log_file_that_cannot_be_opened_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be opened"):
-        log.configure(file=tmp_path / "file" / "run.log")
+        configure(file=tmp_path / "file" / "run.log")
 
 
 def test_a_logger_of_a_spider_is_one_of_ours() -> None:
-    assert log.get_logger("NewsSpider").name == "orbweb.NewsSpider"
-    assert log.get_logger("orbweb.engine").name == "orbweb.engine"
-    assert log.get_logger("orbweb").name == "orbweb"
+    assert get_logger("NewsSpider").name == "orbweb.NewsSpider"
+    assert get_logger("orbweb.engine").name == "orbweb.engine"
+    assert get_logger("orbweb").name == "orbweb"
