@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,7 +139,9 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self.shutdown.on_change(self._on_shutdown)
         try:
-            opened = await self._session.open(self._options.run)
+            opened = await self._open()
+            if opened is None:
+                return self._make("stopped", ExitCode.STOPPED, self.shutdown.reason, None)
             if opened.status.state is RunState.DONE:
                 return self._joined_finished(opened.status)
             if opened.state is RunState.NEW and self._parts.on_new_run is not None:
@@ -151,6 +154,15 @@ class Engine:
             return self._make("aborted", self.shutdown.abort_code, self.shutdown.reason, None)
         except Exception as error:
             return self._failed(_cause(error))
+
+    async def _open(self) -> Opened | None:
+        """Join the run; None when the node is told to stop before the store answers."""
+        try:
+            async with self._until_deadline():
+                return await self._session.open(self._options.run)
+        except TimeoutError:
+            log.warning("the store does not answer; nothing was done")
+            return None
 
     async def _crawl(self, opened: Opened) -> bool:
         """True when the run is done, False when this node stopped before."""
@@ -192,8 +204,7 @@ class Engine:
 
             seeding = group.create_task(self._seed(seeder))
             try:
-                async with asyncio.timeout(None) as limit:
-                    self.shutdown.on_change(lambda: self._limit_end(limit))
+                async with self._until_deadline():
                     done = await self._pump.run(begin)
                     await _ended(seeding)
                     await seeder.release()
@@ -213,11 +224,23 @@ class Engine:
         if self._task is not None and self.shutdown.abort_code is not None:
             self._task.cancel()
 
-    def _limit_end(self, limit: asyncio.Timeout) -> None:
-        deadline = self.shutdown.deadline
-        if deadline is not None and not limit.expired():
-            left = deadline - self._world.clock() + LAST_CALL_SECONDS
-            limit.reschedule(asyncio.get_running_loop().time() + left)
+    @asynccontextmanager
+    async def _until_deadline(self) -> AsyncIterator[None]:
+        """End the block with `TimeoutError` when the time of a node that is to stop is over."""
+        async with asyncio.timeout(None) as limit:
+
+            def shorten() -> None:
+                deadline = self.shutdown.deadline
+                if deadline is not None and not limit.expired():
+                    left = deadline - self._world.clock() + LAST_CALL_SECONDS
+                    limit.reschedule(asyncio.get_running_loop().time() + left)
+
+            forget = self.shutdown.on_change(shorten)
+            shorten()
+            try:
+                yield
+            finally:
+                forget()
 
     async def _tick(self) -> None:
         """Show the keeper that the loop moves, keep the rate, watch the time limit."""

@@ -43,9 +43,10 @@ class Shutdown:
         self._listeners: list[Callable[[], None]] = []
         self._signals = 0
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever something changes."""
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` whenever something changes, until what is returned is called."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def request(self, reason: str) -> None:
         """Stop claiming, let running work finish for a while, give the rest back."""
@@ -81,7 +82,7 @@ class Shutdown:
             self.reason = reason
             log.info("stopping: %s", reason)
         self.requested = True
-        for listener in self._listeners:
+        for listener in list(self._listeners):
             listener()
 
 
