@@ -1,0 +1,296 @@
+"""The store of a simulated fleet: one memory frontier behind a network that loses packets."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from orbweb.errors import RunLost, StoreUnavailable
+from orbweb.frontier.base import (
+    SEED_ID,
+    Ack,
+    Claim,
+    Held,
+    Nack,
+    NackResult,
+    NewRequest,
+    Opened,
+    RunConfig,
+    SeedReply,
+    Status,
+)
+from orbweb.frontier.memory import MemoryFrontier, MemoryShard, Place, Run
+from orbweb.model.codec import decode
+from orbweb.testing.simulator.history import DeadPage
+from orbweb.testing.virtual import Timeline
+
+if TYPE_CHECKING:
+    from orbweb.testing.simulator.world import Simulation
+
+JOB = "simulation"
+EPOCH = "epoch0"
+LONGEST_LATE_MS = 20_000
+SNAPSHOTS = 4
+
+
+class Endpoint(Protocol):
+    """A node, as its network sees it."""
+
+    name: str
+    alive: bool
+    cut_until_ms: int
+    skew_ms: int
+
+
+class StoreFrontier(MemoryFrontier):
+    """The memory frontier, as it is. Mutants are made of it."""
+
+    caller_skew_ms = 0
+    """How wrong the clock of the calling node is; only a mutant looks at it."""
+
+
+class Server:
+    """Runs the calls of all nodes on one shard, one at a time, while it is up."""
+
+    def __init__(self, simulation: Simulation, frontier: type[StoreFrontier]) -> None:
+        self.down_until_ms = 0
+        self.generation = 0
+        self.wall_offset_ms = 0
+        self._simulation = simulation
+        self._timeline: Timeline = simulation.timeline
+        self._kind = frontier
+        self._snapshots: list[bytes] = []
+        self.frontier = self._attach(MemoryShard(self.wall_ms, new_epoch=_epoch))
+
+    def wall_ms(self) -> int:
+        """The server's wall clock, which can jump."""
+        return self._timeline.now_ms + self.wall_offset_ms
+
+    @property
+    def is_down(self) -> bool:
+        return self._timeline.now_ms < self.down_until_ms
+
+    @property
+    def run(self) -> Run | None:
+        """The run, once a node has made it."""
+        return self.frontier.shard.runs.get(self.frontier._base_of(EPOCH))
+
+    def execute(self, node: Endpoint, name: str, args: tuple[Any, ...]) -> Any:
+        """Do one call of a node and give its answer."""
+        self.frontier.caller_skew_ms = node.skew_ms
+        answer = _result_of(getattr(self.frontier, name)(*args))
+        if name == "settled" and answer:
+            self._snapshots.clear()  # what the server has called durable cannot roll back
+        self._simulation.note_answer(node, name, args, answer)
+        return answer
+
+    def owner(self, id: str) -> str:
+        """The token that holds a request now; empty when nobody does."""
+        task = self.run.tasks.get(id) if self.run else None
+        return task.token if task and task.place is Place.LEASED else ""
+
+    def dead_pages(self) -> dict[str, DeadPage]:
+        """The dead letters by page."""
+        if self.run is None:
+            return {}
+        pages = {}
+        for buried in self.run.dead.values():
+            name = decode(buried.task.payload).url.rpartition("/")[2]
+            pages[name] = DeadPage(buried.reason, buried.error, buried.tries)
+        return pages
+
+    # -- loss of the last writes
+
+    def snapshot(self) -> None:
+        """Remember this state: a crash may bring it back."""
+        shard = self.frontier.shard
+        shard.now_ms = _no_clock
+        self._snapshots.append(pickle.dumps(shard))
+        del self._snapshots[:-SNAPSHOTS]
+        shard.now_ms = self.wall_ms
+
+    def roll_back(self) -> bool:
+        """Return to an older state, as a server that lost its last writes; False without one."""
+        if not self._snapshots or self.run is None:
+            return False
+        chosen = self._timeline.rng.randrange(len(self._snapshots))
+        old = self.frontier.shard
+        shard: MemoryShard = pickle.loads(self._snapshots[chosen])
+        del self._snapshots[chosen + 1 :]
+        shard.now_ms = self.wall_ms
+        self.frontier = self._attach(shard)
+        self._simulation.mutant.on_rollback(old, shard)
+        self.generation += 1
+        return True
+
+    def _attach(self, shard: MemoryShard) -> StoreFrontier:
+        frontier = self._kind(shard, JOB)
+        frontier._base = frontier._base_of(EPOCH)
+        return frontier
+
+
+def _epoch() -> str:
+    """One name for the one run, so that every simulation of a seed is the same."""
+    return EPOCH
+
+
+def _no_clock() -> int:
+    raise AssertionError("a snapshot has no clock")
+
+
+def _result_of(coroutine: Any) -> Any:
+    """The result of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("the memory frontier waited")
+
+
+class Network:
+    """Carries calls to the server: late, twice, or not at all."""
+
+    def __init__(self, simulation: Simulation, server: Server) -> None:
+        self._server = server
+        self._timeline = simulation.timeline
+        self._plan = simulation.plan
+        self._faults = simulation.plan.faults
+
+    async def call(self, node: Endpoint, name: str, args: tuple[Any, ...]) -> Any:
+        """One call; raises `StoreUnavailable` after the timeout when no answer comes back."""
+        answer = asyncio.get_running_loop().create_future()
+        timeline, faults = self._timeline, self._faults
+        if self._is_cut(node):
+            refused = self._server.is_down and timeline.rng.random() < 0.5
+            self._fail(node, answer, self._latency() if refused else self._plan.store_timeout_ms)
+            return await answer
+        timeline.call_in(self._plan.store_timeout_ms, self._give_up, node, answer)
+        args = tuple(list(each) if isinstance(each, list) else each for each in args)
+        luck = timeline.rng.random()
+        if luck < faults.late:
+            self._repeat_later(node, name, args)
+        elif luck >= faults.late + faults.drop:
+            timeline.call_in(self._latency(), self._arrive, node, name, args, answer)
+        return await answer
+
+    def _latency(self) -> int:
+        return self._timeline.rng.randint(1, self._faults.latency_ms)
+
+    def _is_cut(self, node: Endpoint) -> bool:
+        return self._server.is_down or self._timeline.now_ms < node.cut_until_ms
+
+    def _arrive(
+        self, node: Endpoint, name: str, args: tuple[Any, ...], answer: asyncio.Future[Any]
+    ) -> None:
+        if self._is_cut(node):
+            return
+        result: Any
+        try:
+            result = self._server.execute(node, name, args)
+        except RunLost as error:
+            result = error
+        if self._timeline.rng.random() < self._faults.duplicate:
+            self._repeat_later(node, name, args)
+        if self._timeline.rng.random() >= self._faults.drop:
+            self._timeline.call_in(self._latency(), self._deliver, node, answer, result)
+
+    def _deliver(self, node: Endpoint, answer: asyncio.Future[Any], result: Any) -> None:
+        if node.alive and not self._is_cut(node):
+            answer.get_loop().call_soon(_settle, answer, result)
+
+    def _give_up(self, node: Endpoint, answer: asyncio.Future[Any]) -> None:
+        if node.alive and not answer.done():
+            error = StoreUnavailable("no answer in time")
+            answer.get_loop().call_soon(_settle, answer, error)
+
+    def _fail(self, node: Endpoint, answer: asyncio.Future[Any], delay_ms: int) -> None:
+        self._timeline.call_in(delay_ms, self._give_up, node, answer)
+
+    def _repeat_later(self, node: Endpoint, name: str, args: tuple[Any, ...]) -> None:
+        """The packet waits somewhere and arrives much later, unless the server's life ended."""
+        if name in ("open", "stop"):
+            return
+        generation = self._server.generation
+
+        def arrive() -> None:
+            if not self._server.is_down and self._server.generation == generation:
+                with suppress(RunLost):
+                    self._server.execute(node, name, args)
+
+        self._timeline.call_in(self._timeline.rng.randint(1, LONGEST_LATE_MS), arrive)
+
+
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+    if answer.done():
+        return
+    if isinstance(result, Exception):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result)
+
+
+class LossyFrontier:
+    """A node's connection. See `Frontier` and `RunControl`."""
+
+    def __init__(self, network: Network, node: Endpoint) -> None:
+        self.network = network
+        self.node = node
+
+    async def call(self, name: str, *args: Any) -> Any:
+        return await self.network.call(self.node, name, args)
+
+    async def open(self, config: RunConfig) -> Opened:
+        return await self.call("open", config)  # type: ignore[no-any-return]
+
+    async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
+        return await self.call("claim", node, seq, want, lease_ms)  # type: ignore[no-any-return]
+
+    async def renew(
+        self, node: str, lease_ms: int, held: Sequence[Held], beat: bytes = b""
+    ) -> tuple[list[Held], bool]:
+        answer = await self.call("renew", node, lease_ms, held, beat)
+        return answer  # type: ignore[no-any-return]
+
+    async def fetched(self, held: Sequence[Held]) -> None:
+        await self.call("fetched", held)
+
+    async def ack(self, acks: Sequence[Ack]) -> list[bool]:
+        return await self.call("ack", acks)  # type: ignore[no-any-return]
+
+    async def emit(self, id: str, token: str, children: Sequence[NewRequest]) -> bool:
+        return await self.call("emit", id, token, children)  # type: ignore[no-any-return]
+
+    async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
+        return await self.call("nack", nacks)  # type: ignore[no-any-return]
+
+    async def recover(self) -> int:
+        return await self.call("recover")  # type: ignore[no-any-return]
+
+    async def seed_claim(self, node: str, seq: int, lease_ms: int) -> SeedReply:
+        return await self.call("seed_claim", node, seq, lease_ms)  # type: ignore[no-any-return]
+
+    async def seed_push(
+        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+    ) -> SeedReply:
+        answer = await self.call("seed_push", token, batch, final, requests)
+        return answer  # type: ignore[no-any-return]
+
+    async def add(self, requests: Sequence[NewRequest]) -> int:
+        return await self.call("add", requests)  # type: ignore[no-any-return]
+
+    async def stop(self) -> None:
+        await self.call("stop")
+
+    async def status(self) -> Status:
+        return await self.call("status")  # type: ignore[no-any-return]
+
+    async def settled(self) -> bool:
+        return await self.call("settled")  # type: ignore[no-any-return]
+
+
+def is_real(id: str) -> bool:
+    """Whether an id is that of a request and not of the seeding or the hold."""
+    return id != SEED_ID and not id.startswith("@")
