@@ -27,6 +27,8 @@ FETCHED_LINGER_SECONDS = 0.005
 
 LONGEST_COURTESY_SECONDS = 0.02
 
+SUSPECT_PAUSE_MS = 100, 500
+
 SHORTEST_PAUSE_SECONDS = 0.001
 """Event loops count milliseconds: a shorter pause would be none, and the loop would spin."""
 
@@ -78,6 +80,7 @@ class Pump:
         self._woken = asyncio.Event()
         self._claim_at = 0.0
         self._seeding_failed = False
+        self._suspect: Held | None = None
         shutdown.on_change(self._woken.set)
 
     # -- what others see
@@ -176,7 +179,8 @@ class Pump:
                     return False
             await self._wait()
         await self._drain()
-        return self.answer.state is RunState.DONE and await self._session.settled()
+        status = await self._session.status()
+        return status.state is RunState.DONE and await self._session.settled()
 
     def _want(self) -> int:
         want = min(
@@ -192,6 +196,8 @@ class Pump:
     async def _claim(self, want: int, begin: Callable[[Lease], Step]) -> Claim:
         claim, sent = await self._session.claim(want)
         for lease in claim.leases:
+            if self._is_suspect(lease) and not self._isolate(lease):
+                continue
             self._ledger.add(lease.held, sent)
             self._fetching[lease.held] = self._clock()
             self._steps[lease.held] = begin(lease)
@@ -205,6 +211,22 @@ class Pump:
         if claim.stopping:
             self._shutdown.request("an operator asked the run to stop")
         return claim
+
+    def _is_suspect(self, lease: Lease) -> bool:
+        """Nodes have died with it so often that it may be what kills them."""
+        return lease.deliveries >= max(2, self._options.run.max_deliveries - 2)
+
+    def _isolate(self, lease: Lease) -> bool:
+        """Let one suspect work at a time, and give the others back for now.
+
+        So a page that kills its node takes no innocent page with it into the dead letters.
+        """
+        if self._suspect in self._steps:
+            backoff_ms = int(self._rng.uniform(*SUSPECT_PAUSE_MS))
+            self._nacks.append(Nack(*lease.held, backoff_ms, counted=False))
+            return False
+        self._suspect = lease.held
+        return True
 
     async def _is_over(self) -> bool:
         """The run is done: whatever is still in work here was done elsewhere."""

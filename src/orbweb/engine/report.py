@@ -65,7 +65,10 @@ class RunReport:
         return self.run.reasons.get("done", 0)
 
     def as_dict(self) -> dict[str, Any]:
-        """The summary: NetSpy's fields for this node, then those of the whole run."""
+        """The summary: NetSpy's fields for this node, then those of the whole run.
+
+        `reasons` are those of the whole run, and of this node what the store does not count.
+        """
         counts = dict(self.counts)
         run: dict[str, Any] = {}
         if self.run is not None:
@@ -82,9 +85,13 @@ class RunReport:
             "exit_code": self.exit_code,
             "state": self.state,
             "why": self.why,
-            "reasons": dict(self.reasons),
+            "reasons": {**self.reasons, **run.get("reasons", {})},
             "run": run,
-            "node": {"pages": counts.get("request_ok", 0), "items": counts.get("items", 0)},
+            "node": {
+                "pages": counts.get("request_ok", 0),
+                "items": counts.get("items", 0),
+                "reasons": dict(self.reasons),
+            },
             "outputs": list(self.outputs),
         }
 

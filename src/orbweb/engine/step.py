@@ -263,6 +263,8 @@ class Step:
 
     async def _flush(self, outputs: Outputs) -> None:
         """Send items to the buffer, and links to the frontier when they are many."""
+        if self.over:
+            raise LeaseLost(f"the work on {self.lease.id} was cancelled")
         if outputs.waiting_records:
             await self._tools.buffer.wait_for_room()
             self._stored.append(self._tools.buffer.submit(outputs.take_records()))

@@ -19,7 +19,7 @@ log = get_logger("orbweb.engine")
 
 
 class _Job:
-    __slots__ = ("abandoned", "args", "func", "future", "loop", "started")
+    __slots__ = ("abandoned", "args", "ended", "func", "future", "loop", "replaced", "started")
 
     def __init__(self, func: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.func = func
@@ -27,7 +27,9 @@ class _Job:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.started = False
+        self.ended = False
         self.abandoned = False
+        self.replaced = False
 
     def run(self) -> None:
         try:
@@ -88,8 +90,11 @@ class CallbackThreads:
     def _abandon(self, job: _Job) -> None:
         with self._lock:
             job.abandoned = True
-            if job.started and not job.future.done():
+            if job.started and not job.ended:
+                job.replaced = True
                 self._size += 1
+                if not self._jobs.empty():
+                    self._start_thread()
 
     def _start_thread(self) -> None:
         self._threads += 1
@@ -107,18 +112,18 @@ class CallbackThreads:
                     self._threads -= 1
                     return
                 job.started = not job.abandoned
-            if job.started:
-                job.run()
-            if job.started and self._was_replaced(job):
+            if job.started and self._run_job(job):
                 return
 
-    def _was_replaced(self, job: _Job) -> bool:
-        """Whether another thread took this one's place while it ran an abandoned job."""
+    def _run_job(self, job: _Job) -> bool:
+        """Run it; True when another thread has taken this one's place meanwhile."""
+        job.run()
         with self._lock:
-            if job.abandoned:
+            job.ended = True
+            if job.replaced:
                 self._threads -= 1
                 self._size -= 1
-            return job.abandoned
+            return job.replaced
 
 
 class KeeperThread:

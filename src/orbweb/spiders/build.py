@@ -201,6 +201,7 @@ async def _open_shared(
         log.warning("%s", warning)
     prefix, job, run = settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"]
     frontier = ValkeyFrontier(client, prefix=prefix, job=job, run=run)
+    _say_scope(settings)
 
     @asynccontextmanager
     async def second(epoch: str) -> AsyncIterator[Frontier]:
@@ -225,6 +226,23 @@ async def _open_shared(
         },
         revive=revive,
     )
+
+
+def _say_scope(settings: Settings) -> None:
+    """Say whether pages of earlier runs count as seen: it decides what this run crawls."""
+    if _dedup_scope(settings) == "run":
+        log.info("DEDUP_SCOPE is run: this run crawls every page anew")
+    else:
+        log.info(
+            "DEDUP_SCOPE is spider: pages that an earlier run of this job has taken are left out"
+        )
+
+
+def _dedup_scope(settings: Settings) -> str:
+    scope: str = settings["DEDUP_SCOPE"]
+    if scope != "auto":
+        return scope
+    return "run" if settings["RUN_ID"] else "spider"
 
 
 # -- the engine
@@ -307,9 +325,6 @@ def _engine_options(
 
 
 def _run_config(settings: Settings) -> RunConfig:
-    scope = settings["DEDUP_SCOPE"]
-    if scope == "auto":
-        scope = "run" if settings["RUN_ID"] else "spider"
     return RunConfig(
         host_concurrency=settings["CONCURRENT_REQUESTS_PER_DOMAIN"],
         host_delay_ms=int(settings["DOWNLOAD_DELAY"] * 1000),
@@ -318,7 +333,7 @@ def _run_config(settings: Settings) -> RunConfig:
         max_retries=settings["SPIDER_MAX_RETRY_TIMES"],
         max_deliveries=settings["MAX_DELIVERIES"],
         keep_alive=settings["SPIDER_KEEP_ALIVE"],
-        dedup_scope=scope,
+        dedup_scope=_dedup_scope(settings),
         finished_ttl_ms=int(settings["SPIDER_SEED_LOCK_TTL"] * 1000),
         run_ttl_ms=int(settings["RUN_TTL"] * 1000),
     )
