@@ -1,7 +1,7 @@
 -- fsck: repair, piece by piece, what a torn write or a rollback may have left. Changes nothing in a
 -- sound state, so it may run at any time beside the other transitions.
 --
--- ARGV  1 time, 2 part (body, owner, deadline, delayed, ready, end), 3 cursor
+-- ARGV  1 time, 2 part (body, owner, deadline, delayed, why, ready, end), 3 cursor
 -- Returns  next part, next cursor, repairs made
 
 if not begin() then return lost_run() end
@@ -37,19 +37,18 @@ local function place(id, body)
   end
 end
 
+-- Looks at the head of a queue only: what stands further back without a body is passed over by the
+-- claim that comes to it.
 local function trim_queue(host)
-  local first = 0
-  while true do -- a queue is read in pages; what it holds beyond bodies is little
-    local ids = call('ZRANGE', QUEUE .. host, first, first + 199)
-    if #ids == 0 then break end
-    for _, id in ipairs(ids) do
-      if call('HEXISTS', BODY, id) == 0 then call('ZREM', QUEUE .. host, id) fix() else first = first + 1 end
-    end
+  for _, id in ipairs(call('ZRANGE', QUEUE .. host, 0, 199)) do
+    if call('HEXISTS', BODY, id) == 0 then call('ZREM', QUEUE .. host, id) fix() end
   end
-  if first == 0 and call('ZREM', READY, host) == 1 then fix() end
+  if call('EXISTS', QUEUE .. host) == 0 and call('ZREM', READY, host) == 1 then fix() end
 end
 
-local following = {body = 'owner', owner = 'deadline', deadline = 'delayed', delayed = 'ready', ready = 'end'}
+local following = {
+  body = 'owner', owner = 'deadline', deadline = 'delayed', delayed = 'why', why = 'ready', ready = 'end',
+}
 if part == 'body' then
   local page = scan('HSCAN', BODY)
   for i = 1, #page, 2 do place(page[i], page[i + 1]) end
@@ -73,6 +72,11 @@ elseif part == 'delayed' then
   local page = scan('ZSCAN', DELAYED)
   for i = 1, #page, 2 do
     if call('HEXISTS', BODY, page[i]) == 0 then call('ZREM', DELAYED, page[i]) fix() end
+  end
+elseif part == 'why' then
+  local page = scan('HSCAN', WHY)
+  for i = 1, #page, 2 do
+    if call('HEXISTS', DEAD, page[i]) == 0 then call('HDEL', WHY, page[i]) fix() end
   end
 elseif part == 'ready' then
   local page = scan('ZSCAN', READY)
