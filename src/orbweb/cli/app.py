@@ -55,7 +55,7 @@ def run(
         typer.Argument(metavar="SPIDER", help="FILE[:Class] or module:Class, such as shop.py."),
     ],
     workers: Annotated[
-        int, typer.Option("-w", "--workers", min=1, help="Processes on this machine.")
+        int, typer.Option("-w", "--workers", metavar="N", min=1, help="Processes on this machine.")
     ] = 1,
     argument: Annotated[
         list[str] | None,
@@ -73,10 +73,15 @@ def run(
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option("-j", "--concurrency", min=1, help="Requests at once in each process."),
+        typer.Option(
+            "-j", "--concurrency", metavar="N", min=1, help="Requests at once in each process."
+        ),
     ] = None,
     stop_after: Annotated[
-        int, typer.Option("--stop-after", metavar="N", min=0, help="Stop after N pages; 0: never.")
+        int,
+        typer.Option(
+            "--stop-after", metavar="N", min=0, help="Each process stops after N pages; 0: never."
+        ),
     ] = 0,
     run_id: Annotated[
         str | None, typer.Option("--run-id", metavar="ID", help="Make or join this run.")
@@ -209,7 +214,8 @@ def failed_list(
     reason: Reason = None,
     host: Host = None,
     limit: Annotated[
-        int, typer.Option("--limit", min=0, help="Show this many of each reason; 0: all.")
+        int,
+        typer.Option("--limit", metavar="N", min=0, help="Show this many of each reason; 0: all."),
     ] = 20,
     change: Set = None,
     store_url: Store = None,

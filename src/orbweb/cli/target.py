@@ -14,10 +14,10 @@ from types import ModuleType
 from typing import Any
 
 from orbweb.errors import ConfigError
-from orbweb.settings.kinds import COUNT, FLAG, NUMBER, NotThisKind
+from orbweb.settings.kinds import COUNT, FLAG, NUMBER, Kind, NotThisKind
 from orbweb.spiders.base import BaseSpider
 
-_KINDS = {int: COUNT, float: NUMBER, bool: FLAG}
+KINDS: dict[Any, Kind] = {int: COUNT, float: NUMBER, bool: FLAG}
 
 
 def load_spider(target: str) -> type[BaseSpider]:
@@ -43,25 +43,29 @@ def load_spider(target: str) -> type[BaseSpider]:
 
 
 def make_spider(spider: type[BaseSpider], arguments: Mapping[str, str]) -> BaseSpider:
-    """Build the spider. An argument that its constructor does not name becomes an attribute.
+    """Build the spider. An argument that no constructor of it names becomes an attribute.
 
     Text becomes a number or a truth value where the constructor's parameter is one. Raises
-    `ConfigError` for a value that cannot, and for a name that looks like a typing error.
+    `ConfigError` for a value that cannot, for a name that looks like a typing error, and when the
+    constructor needs an argument that is not given.
     """
-    parameters = inspect.signature(spider).parameters
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    known = _parameters(spider)
     given: dict[str, Any] = {}
     attributes: dict[str, str] = {}
     for name, text in arguments.items():
-        if name in parameters or takes_any:
-            given[name] = _typed(spider, name, text)
+        if name in known:
+            given[name] = _typed(name, text, known[name])
             continue
-        close = difflib.get_close_matches(name, parameters, n=1, cutoff=0.8)
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
         if close and not hasattr(spider, name):
             raise ConfigError(f"-a {name}: {spider.__name__} has no such argument; {close[0]}?")
         if callable(getattr(spider, name, None)):
             raise ConfigError(f"-a {name}: this is a method of {spider.__name__}")
         attributes[name] = text
+    try:
+        inspect.signature(spider).bind(**given)
+    except TypeError as error:
+        raise ConfigError(f"{spider.__name__}: {error}; give it with -a NAME=VALUE") from None
     made = spider(**given)
     for name, text in attributes.items():
         setattr(made, name, text)
@@ -141,27 +145,40 @@ def _own_spiders(module: ModuleType) -> list[type[BaseSpider]]:
     ]
 
 
-def _typed(spider: type, name: str, text: str) -> Any:
-    kind = _kind(spider, name)
+def _parameters(spider: type) -> dict[str, Kind | None]:
+    """The parameters of the constructor, and of those to which it passes on its `**kwargs`."""
+    found: dict[str, Kind | None] = {}
+    for each in spider.__mro__:
+        constructor = vars(each).get("__init__")
+        if constructor is None:
+            continue
+        parameters = list(inspect.signature(constructor).parameters.values())[1:]
+        hints = _hints(constructor)
+        for one in parameters:
+            if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
+                found.setdefault(one.name, _kind(hints.get(one.name), one.default))
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+            break
+    return found
+
+
+def _hints(constructor: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(constructor)
+    except (NameError, TypeError):
+        return {}
+
+
+def _kind(hint: Any, default: Any) -> Kind | None:
+    """How the text of an argument is read; None = it stays text."""
+    hints = [each for each in typing.get_args(hint) or (hint,) if each in KINDS]
+    return KINDS[hints[0]] if len(hints) == 1 else KINDS.get(type(default))
+
+
+def _typed(name: str, text: str, kind: Kind | None) -> Any:
     if kind is None:
         return text
     try:
         return kind.parse(text)
     except NotThisKind as error:
         raise ConfigError(f"-a {name}={text}: {error}") from None
-
-
-def _kind(spider: type, name: str) -> Any:
-    """How the text of an argument is read, by the parameter's annotation or default."""
-    try:
-        constructor = next(
-            vars(each)["__init__"] for each in spider.__mro__ if "__init__" in vars(each)
-        )
-        hint = typing.get_type_hints(constructor).get(name)
-    except (NameError, TypeError):
-        hint = None
-    hints = [each for each in typing.get_args(hint) or (hint,) if each in _KINDS]
-    if len(hints) == 1:
-        return _KINDS[hints[0]]
-    parameter = inspect.signature(spider).parameters.get(name)
-    return _KINDS.get(type(parameter.default)) if parameter is not None else None

@@ -196,13 +196,20 @@ def add_summaries(found: Sequence[dict[str, Any]], workers: int) -> dict[str, An
     """Add the counts of several nodes; what is said of the run is taken from the last one."""
     if not found:
         return {}
-    total = dict(max(found, key=_progress_of))
+    latest: dict[str, Any] = max(found, key=_progress_of)
+    total = dict(latest)
     for name, value in total.items():
         if name in _ADDED and isinstance(value, int):
             total[name] = sum(summary.get(name, 0) for summary in found)
     total["rate"] = round(sum(float(summary.get("rate", 0)) for summary in found), 2)
-    total["reasons"] = _added(summary.get("reasons", {}) for summary in found)
-    total["node"] = _added(summary.get("node", {}) for summary in found)
+    nodes = [summary.get("node", {}) for summary in found]
+    reasons = _added(node.get("reasons", {}) for node in nodes)
+    total["reasons"] = {**reasons, **total.get("run", {}).get("reasons", {})}
+    total["node"] = {
+        "pages": sum(node.get("pages", 0) for node in nodes),
+        "items": sum(node.get("items", 0) for node in nodes),
+        "reasons": reasons,
+    }
     outputs = [output for summary in found for output in summary.get("outputs", ())]
     total["outputs"] = list(dict.fromkeys(outputs))
     total["workers"] = workers

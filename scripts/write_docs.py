@@ -1,0 +1,144 @@
+"""Writes docs/settings.md, and the commands in docs/cli.md, from what the code declares."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from orbweb.cli.about import PRECEDENCE, limit_text, other_names
+from orbweb.cli.app import app
+from orbweb.settings import declarations
+from orbweb.settings.declarations import Setting
+from orbweb.settings.names import NEEDLESS
+
+DOCS = Path(__file__).parents[1] / "docs"
+BEGIN, END = "<!-- commands -->", "<!-- end of commands -->"
+
+GROUPS = (
+    ("Store, run and deduplication", declarations.STORE),
+    ("Crawl", declarations.CRAWL),
+    ("Download", declarations.DOWNLOAD),
+    ("Items and logs", declarations.OUTPUT),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the pages, or with `--check` return 1 when one is out of date."""
+    pages = wanted_pages()
+    stale = [path for path, text in pages.items() if _read(path) != text]
+    if "--check" in arguments:
+        for path in stale:
+            print(f"{path.name} is out of date: run scripts/docs", file=sys.stderr)
+        return 1 if stale else 0
+    for path in stale:
+        path.write_text(pages[path], encoding="utf-8")
+        print(f"wrote docs/{path.name}")
+    return 0
+
+
+def wanted_pages() -> dict[Path, str]:
+    """What each page has to say."""
+    cli = DOCS / "cli.md"
+    before, _, rest = _read(cli).partition(BEGIN)
+    after = rest.partition(END)[2]
+    return {
+        DOCS / "settings.md": settings_page(),
+        cli: f"{before}{BEGIN}\n\n{commands_section()}\n{END}{after}",
+    }
+
+
+def settings_page() -> str:
+    """docs/settings.md."""
+    parts = [
+        "# Settings\n",
+        "This page is written by `scripts/docs` from `orbweb.settings.declarations`.\n",
+        "`orbweb settings` shows the values in your directory and where each comes from; "
+        "`orbweb settings --explain KEY` says all about one.\n",
+        "## Where values come from\n",
+        "A later source wins:\n",
+        "".join(f"{number}. {source}\n" for number, source in enumerate(PRECEDENCE, 1)),
+        "An unknown name is an error that says what you may have meant. Names of your own begin "
+        "with `X_`. In the environment and on the command line lists are written `a,b` (or as "
+        "JSON), truth values `true` and `false`, sizes `32MiB`.\n",
+    ]
+    for title, group in GROUPS:
+        parts.append(f"## {title}\n")
+        parts += [_setting(setting) for setting in group]
+    parts.append("## Names that have no effect\n")
+    parts.append("Settings of NetSpy that are accepted with a note:\n")
+    parts.append("".join(f"- `{name}`: {why}\n" for name, why in sorted(NEEDLESS.items())))
+    return "\n".join(parts)
+
+
+def _setting(setting: Setting) -> str:
+    facts = [
+        f"default `{_default(setting)}`",
+        setting.kind.name,
+        setting.unit,
+        limit_text(setting),
+        " or ".join(f"`{choice}`" for choice in setting.choices),
+    ]
+    others = ", ".join(f"`{name}`" for name in other_names(setting.name))
+    also = f" Also known as {others}." if others else ""
+    return (
+        f"### {setting.name}\n\n{setting.text}{also}\n\n"
+        f"{' · '.join(fact for fact in facts if fact)}\n"
+    )
+
+
+def _default(setting: Setting) -> str:
+    if setting.name == "USER_AGENT":
+        return "orbweb/<version>"
+    value = setting.default
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "(empty)"
+    if value in ("", None):
+        return "(empty)"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def commands_section() -> str:
+    """The commands and their options, as `--help` knows them."""
+    return "\n".join(_command(("orbweb",), typer.main.get_command(app)))
+
+
+def _command(path: tuple[str, ...], command: Any) -> Iterator[str]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield f"### {' '.join(path)}\n"
+        yield f"{command.help}\n"
+        yield f"```text\n{_usage(path, command)}\n```\n"
+        options = [each for each in command.params if each.param_type_name == "option"]
+        yield "".join(_option(option) for option in options if option.name != "help")
+        return
+    for name, child in children.items():
+        if not child.hidden:
+            yield from _command((*path, name), child)
+
+
+def _usage(path: tuple[str, ...], command: Any) -> str:
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    words = [argument.metavar or argument.name.upper() for argument in arguments]
+    shown = [
+        word if argument.required else f"[{word}{'...' if argument.nargs == -1 else ''}]"
+        for word, argument in zip(words, arguments, strict=True)
+    ]
+    return " ".join([*path, *shown, "[OPTIONS]"])
+
+
+def _option(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    value = f" {option.metavar}" if option.metavar else ""
+    return f"- {names}{value}: {option.help}\n"
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else f"{BEGIN}{END}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
