@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -67,9 +69,6 @@ def rows_in(fleet: Fleet) -> int:
 
 
 def stop(fleet: Fleet, job: str) -> None:
-    import subprocess
-    import sys
-
     subprocess.run(
         [sys.executable, "-m", "orbweb", "stop", job],
         cwd=fleet.directory,
@@ -153,7 +152,7 @@ def test_a_page_that_kills_its_process_becomes_a_dead_letter(tmp_path: Path) -> 
         assert starts == 6  # five deliveries, five deaths
         assert fleet.origin().counts()["/flat?n=7"] == 5
         assert len(fleet.rows()) == 29
-        assert fleet.nodes[-1].summary()["reasons"]["poison"] == 1  # type: ignore[index]
+        assert fleet.nodes[-1].summary()["run"]["reasons"]["poison"] == 1  # type: ignore[index]
 
 
 def test_a_node_that_slept_past_its_lease_changes_nothing(tmp_path: Path) -> None:
