@@ -10,7 +10,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 from orbweb.errors import ConfigError, StoreUnavailable, StoreUnsafe
 
@@ -56,15 +56,29 @@ def connect(url: str, timeout_seconds: float) -> Redis:
         ) from error
 
 
+def refuses_us(error: BaseException | None) -> bool:
+    """Whether the server answers but wants other credentials: waiting would not help.
+
+    A client that is refused while it connects wraps that in an error of the connection.
+    """
+    while error is not None:
+        if isinstance(error, (AuthenticationError, NoPermissionError)):
+            return True
+        if str(error).startswith(("NOAUTH", "HELLO must be called with the client already auth")):
+            return True
+        error = error.__cause__
+    return False
+
+
 async def read_facts(client: Redis, url: str) -> ServerFacts:
     """Ask the server what it is. Raises `StoreUnavailable`; `ConfigError` if it refuses us."""
     try:
         info: Mapping[str, Any] = await client.info()
-    except AuthenticationError as error:
-        raise ConfigError(f"{mask_url(url)} refuses these credentials: {error}") from error
     except ResponseError as error:
         raise ConfigError(f"{mask_url(url)} does not answer INFO: {error}") from error
     except (RedisError, OSError) as error:
+        if refuses_us(error):
+            raise ConfigError(f"{mask_url(url)} refuses these credentials: {error}") from error
         raise StoreUnavailable(f"no Redis or Valkey answers at {mask_url(url)}: {error}") from error
     valkey = "valkey_version" in info
     return ServerFacts(

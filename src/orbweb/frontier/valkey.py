@@ -8,8 +8,11 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import (
     BusyLoadingError,
+    ClusterDownError,
     ConnectionError,
+    MasterDownError,
     NoScriptError,
+    OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
@@ -37,6 +40,7 @@ from orbweb.frontier.base import (
 )
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean
 from orbweb.frontier.scripts import Script, script
+from orbweb.frontier.server import refuses_us
 
 Word = bytes | str | int
 
@@ -52,7 +56,9 @@ UNAVAILABLE = (
     TryAgainError,
     OSError,
 )
-FULL = "OOM command not allowed"
+TAKES_NO_WRITES = (OutOfMemoryError, ClusterDownError, MasterDownError)
+REFUSALS = ("OOM", "MISCONF", "NOREPLICAS", "BUSY")
+"""How the server's other refusals begin: its disk, its replicas, somebody else's long script."""
 
 
 class ScriptCaller:
@@ -77,27 +83,22 @@ class ScriptCaller:
                 return await self.execute("EVALSHA", wanted.sha, *words)
             except NoScriptError:
                 return await self.execute("EVAL", wanted.source, *words)
-        except UNAVAILABLE as error:
-            raise StoreUnavailable(f"{name}: {type(error).__name__}: {error}") from error
-        except ResponseError as error:
+        except (RedisError, OSError) as error:
             raise self._refused(name, error) from error
-        except RedisError as error:
-            raise StoreUnavailable(f"{name}: {error}") from error
 
-    def _refused(self, name: str, error: ResponseError) -> Exception:
+    def _refused(self, name: str, error: Exception) -> Exception:
         text = str(error)
+        if refuses_us(error):
+            return ConfigError(f"the server refuses these credentials: {text}")
+        if isinstance(error, UNAVAILABLE) or not isinstance(error, ResponseError):
+            return StoreUnavailable(f"{name}: {type(error).__name__}: {text}")
         if "RUNLOST" in text:
             return RunLost(
                 "the run is not in the store any more: it was reset, the server was flushed, or "
                 "REDIS_URL names another database. Nothing was marked as done."
             )
-        full = text.startswith("OOM") or FULL in text
-        if full or text.startswith(
-            ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "LOADING")
-        ):
+        if isinstance(error, TAKES_NO_WRITES) or text.startswith(REFUSALS):
             return StoreUnavailable(f"{name}: the server takes no writes now: {text}")
-        if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM")):
-            return ConfigError(f"the server refuses these credentials: {text}")
         return error
 
 

@@ -1,0 +1,59 @@
+"""Names and sources of the scripts: Python, the folder and the Lua must agree."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+from orbweb.frontier.keys import RUN_KEYS, ShardKeys
+from orbweb.frontier.scripts import TRANSITIONS, lua_text
+
+FOLDER = files("orbweb.frontier").joinpath("lua")
+
+
+def test_each_transition_is_a_file_and_each_file_a_transition() -> None:
+    names = {file.name.removesuffix(".lua") for file in FOLDER.iterdir()}
+    assert names == {*TRANSITIONS, "shard"}
+
+
+def test_keys_of_a_run_are_those_of_the_lua() -> None:
+    use = re.search(r"local function use\(base\)(.*?)\nend", lua_text("shard"), re.DOTALL)
+    assert use
+    suffixes = set(re.findall(r"base \.\. ':(\w+)'", use[1]))
+    queue = set(re.findall(r"base \.\. ':(\w+):'", use[1]))
+    assert suffixes | {"seen"} == RUN_KEYS
+    assert queue == {"queue"}
+
+
+def test_keys_of_a_shard_are_those_of_the_lua() -> None:
+    texts = "".join(lua_text(name) for name in ("shard", *TRANSITIONS))
+    used = set(re.findall(r"SHARD \.\. ':(\w+):?'", texts))
+    keys = ShardKeys("p")
+    named = [keys.clock, keys.next_allowed, keys.current, keys.runs, keys.garbage, keys.jobs]
+    named += [
+        keys.slots("h"),
+        keys.waiting("h"),
+        keys.job_seen("j", "g"),
+        keys.run("j", "r", "e").base,
+    ]
+    assert {name.removeprefix(f"{keys.tag}:").partition(":")[0] for name in named} == used
+
+
+def test_the_head_of_the_lua_names_every_key() -> None:
+    head = lua_text("shard").partition("\nlocal ")[0]
+    for name in RUN_KEYS:
+        assert f":{name} " in head, name
+
+
+def test_every_transition_says_what_it_takes_and_returns() -> None:
+    for name in TRANSITIONS:
+        text = lua_text(name)
+        assert text.startswith(f"-- {name}: ")
+        assert "\n-- ARGV  1 time" in text
+        assert "\n-- Returns  " in text
+
+
+def test_scripts_never_look_through_the_whole_store() -> None:
+    for name in ("shard", *TRANSITIONS):
+        commands = set(re.findall(r"call\('(\w+)'", lua_text(name)))
+        assert not commands & {"KEYS", "SCAN", "FLUSHDB", "FLUSHALL", "LREM"}, name
