@@ -184,10 +184,16 @@ class Town:
         ended = self.timeline.run(until, lambda: all(task.done() for task in tasks))
         for loop in list(self.timeline.loops):
             self.errors += loop.errors
-            loop.dispose()
+            end(loop)
         assert ended, "the nodes did not end"
         assert self.errors == []
         return [task.result() for task in tasks]
+
+
+def end(loop: VirtualLoop) -> None:
+    """What is left of a loop is unwound, and the loop is closed."""
+    loop.unwind()
+    loop.close()
 
 
 def links(*names: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.unit.engine_world import SITE, Crawler, Town, links
+from tests.unit.engine_world import SITE, Crawler, Town, end, links
 
 from orbweb.engine.ledger import Ledger
 from orbweb.frontier.base import Held, RunConfig
@@ -61,7 +61,7 @@ def test_what_a_dead_node_held_is_done_by_another() -> None:
     (loop,) = town.timeline.loops
     loop.abandon()
     (report,) = town.run(town.node(Crawler(*SEEDS)))
-    loop.dispose()
+    end(loop)
     assert report.exit_code == 0
     assert len({row["url"] for row in town.rows}) == 40
     assert len(town.chain.asked) - 40 <= 8
@@ -135,7 +135,7 @@ def test_a_page_that_kills_its_nodes_takes_no_other_page_with_it() -> None:
         assert deaths < 10
     (report,) = town.drive([node])
     for each in loops[:-1]:
-        each.dispose()
+        end(each)
     assert deaths == 5
     assert report.run is not None
     assert report.run.reasons == {"done": 11, "poison": 1}

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from tests.unit.engine_world import SITE, Crawler, Town, links
+from tests.unit.engine_world import SITE, Crawler, Town, end, links
 
 from orbweb.engine.seeder import FLUSH_SECONDS
 from orbweb.frontier.base import SeedCode, SeedReply
@@ -115,7 +115,7 @@ def test_another_node_finishes_the_seeding_of_a_dead_one() -> None:
     assert report.run.reasons["done"] == 500
     assert set(town.chain.asked) == set(urls(500))
     assert 500 <= len(town.chain.asked) <= 516, "only what the dead node held is fetched twice"
-    loop.dispose()
+    end(loop)
 
 
 def test_seeding_that_raises_is_tried_again_and_then_fails_the_node() -> None:

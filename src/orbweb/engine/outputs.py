@@ -70,7 +70,7 @@ class Admission:
         self._rules = rules
         self._codec = codec
         self._knows_callback = knows_callback
-        self._warned: set[str] = set()
+        self._checked: set[str] = set()
 
     def child(self, request: Request, parent: Request, ordinal: int) -> NewRequest | Refused:
         """Admit a request that `parent` yielded as its `ordinal`-th."""
@@ -117,8 +117,10 @@ class Admission:
 
     def _check_callback(self, request: Request) -> None:
         name = request.callback_name
-        if name not in self._warned and not self._knows_callback(request):
-            self._warned.add(name)
+        if name in self._checked:
+            return
+        self._checked.add(name)
+        if not self._knows_callback(request):
             log.error(
                 "%s: the spider has no method %r; such requests become dead letters "
                 "(reason unknown_callback)",

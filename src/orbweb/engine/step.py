@@ -103,6 +103,16 @@ class StepTools:
         return int(seconds * 1000)
 
 
+@dataclass(slots=True)
+class Page:
+    """What came of a request for good. It holds no response: many pages may wait for storage."""
+
+    url: str
+    outputs: Outputs
+    reason: Reason = Reason.DONE
+    error: str = ""
+
+
 class Step:
     """The work on one lease. It hands in exactly one outcome, or none when the lease is lost.
 
@@ -141,8 +151,9 @@ class Step:
     async def _run(self) -> None:
         try:
             request = self._decode()
-            if request is not None:
-                await self._work(request)
+            page = None if request is None else await self._work(request)
+            if page is not None:
+                await self._finish(page)
         except LeaseLost:
             self._drop()
         except RunLost:
@@ -169,26 +180,23 @@ class Step:
         request.retry_times = lease.retries
         return request
 
-    async def _work(self, request: Request) -> None:
+    async def _work(self, request: Request) -> Page | None:
+        """Fetch and parse; None when the outcome is handed in already."""
         tools = self._tools
         try:
             tools.callbacks.resolve(request)
         except SpiderError as error:
-            await self._fail(request, None, Reason.UNKNOWN_CALLBACK, error)
-            return
+            return await self._fail(request, None, Reason.UNKNOWN_CALLBACK, error)
         result = await tools.chain.download(
             request, download_midware=self._midware(request), before_send=self._before_send
         )
         if self.over:
-            return
+            return None
         if isinstance(result, Fetched):
             tools.desk.fetched(self)
-            await self._parse(result.request, result.response)
-        elif isinstance(result, Dropped):
-            log.info("dropped %s: %s", result.request.url, result.error)
-            self._settle(Ack(*self.held, result.reason))
-        elif isinstance(result, Failed):
-            await self._fail(
+            return await self._parse(result.request, result.response)
+        if isinstance(result, Failed):
+            return await self._fail(
                 result.request,
                 result.response,
                 result.reason,
@@ -196,8 +204,11 @@ class Step:
                 retry=result.retry,
                 retry_after=result.retry_after,
             )
-        else:
-            await self._again(result)
+        if isinstance(result, Dropped):
+            log.info("dropped %s: %s", result.request.url, result.error)
+            self._settle(Ack(*self.held, result.reason))
+            return None
+        return await self._again(result)
 
     def _midware(self, request: Request) -> Callable[[Request], Any] | None:
         """The request's own `download_midware`, else the spider's if it has one."""
@@ -225,16 +236,12 @@ class Step:
 
     # -- the page
 
-    async def _parse(self, request: Request, response: Response | None) -> None:
+    async def _parse(self, request: Request, response: Response | None) -> Page | None:
         outputs = self._new_outputs(request)
         try:
-            if response is not None and self._tools.callbacks.overrides("validate"):
-                accepted = await self._tools.callbacks.call(
-                    self._tools.spider.validate, request, response
-                )
-                if accepted is False:
-                    self._settle(Ack(*self.held, Reason.VALIDATION))
-                    return
+            if response is not None and not await self._is_valid(request, response):
+                self._settle(Ack(*self.held, Reason.VALIDATION))
+                return None
             function = self._tools.callbacks.resolve(request)
             await self._tools.callbacks.parse(
                 function, request, response, outputs, lambda: self._flush(outputs)
@@ -242,15 +249,22 @@ class Step:
         except (LeaseLost, RunLost, PipelineError):
             raise
         except NotRetryError as error:
-            await self._fail(request, response, Reason.NOT_RETRY, error, outputs, retry=False)
+            return await self._fail(
+                request, response, Reason.NOT_RETRY, error, outputs, retry=False
+            )
         except ValidationError as error:
-            await self._fail(request, response, Reason.VALIDATION, error, outputs)
+            return await self._fail(request, response, Reason.VALIDATION, error, outputs)
         except Exception as error:
             if not isinstance(error, OrbwebError):
                 log.error("callback failed on %s", request.url, exc_info=error)
-            await self._fail(request, response, Reason.CALLBACK_ERROR, error, outputs)
-        else:
-            await self._finish(request, outputs)
+            return await self._fail(request, response, Reason.CALLBACK_ERROR, error, outputs)
+        return Page(request.url, outputs)
+
+    async def _is_valid(self, request: Request, response: Response) -> bool:
+        callbacks = self._tools.callbacks
+        if not callbacks.overrides("validate"):
+            return True
+        return await callbacks.call(self._tools.spider.validate, request, response) is not False
 
     def _new_outputs(self, request: Request) -> Outputs:
         tools = self._tools
@@ -275,20 +289,20 @@ class Step:
         if not await self._tools.session.emit(self.held, children):
             raise LeaseLost(f"lease of {self.lease.id} is lost")
 
-    async def _finish(
-        self, request: Request, outputs: Outputs, reason: Reason = Reason.DONE, error: str = ""
-    ) -> None:
+    async def _finish(self, page: Page) -> None:
         """Wait until the items are durable, then hand in the ack with the links."""
+        outputs = page.outputs
         await self._flush(outputs)
         rejected = await self._durable()
         for each in rejected:
             outputs.lose(Reason.ITEM_REJECTED, f"{each.record.table}: {each.error}")
         self._count_skipped(outputs)
+        reason, error = page.reason, page.error
         if outputs.lost:
             text = f"{len(outputs.lost)} outputs could not be taken; first: {outputs.lost[0]}"
             error = f"{error}; {text}" if error else text
             reason = outputs.lost_reason or reason if reason is Reason.DONE else reason
-            log.error("%s: %s", request.url, text)
+            log.error("%s: %s", page.url, text)
             self._tools.stats.incr("item_failed", outputs.rejected_items + len(rejected))
         stored = outputs.items - outputs.rejected_items - len(rejected)
         children = outputs.take_children()
@@ -317,7 +331,7 @@ class Step:
         *,
         retry: bool = True,
         retry_after: float | None = None,
-    ) -> None:
+    ) -> Page | None:
         """Give the request back for another try, or make it a dead letter when that was the last.
 
         Of a page that failed for good, what it had yielded before still enters.
@@ -337,12 +351,12 @@ class Step:
                 text,
             )
             self._give_back(reason, text, backoff_ms)
-            return
+            return None
         log.error("gave up %s after %d tries: %s: %s", request.url, retries + 1, reason, text)
         outputs = outputs or self._new_outputs(request)
         if self._tools.callbacks.overrides("failed_request"):
             await self._collect_failed(request, response, outputs)
-        await self._finish(request, outputs, reason, text or str(reason))
+        return Page(request.url, outputs, reason, text or str(reason))
 
     async def _collect_failed(
         self, request: Request, response: Response | None, outputs: Outputs
@@ -368,20 +382,21 @@ class Step:
         except Exception:
             log.exception("%s raised", name)
 
-    async def _again(self, result: Again) -> None:
+    async def _again(self, result: Again) -> Page | None:
         """A middleware wants another try with this request: the lease's own id stays."""
         error = OrbwebError("a middleware asked for another try")
         if self.lease.retries >= self._tools.options.run.max_retries:
-            await self._fail(result.request, None, Reason.MIDDLEWARE_ERROR, error, retry=False)
-            return
+            return await self._fail(
+                result.request, None, Reason.MIDDLEWARE_ERROR, error, retry=False
+            )
         try:
             payload = self._tools.codec.encode(result.request)
-        except OrbwebError as unserialisable:
-            await self._fail(result.request, None, Reason.NOT_SERIALIZABLE, unserialisable)
-            return
+        except OrbwebError as refused:
+            return await self._fail(result.request, None, Reason.NOT_SERIALIZABLE, refused)
         backoff_ms = self._tools.backoff_ms(self.lease.retries, None)
         nack = Nack(*self.held, backoff_ms, reason=Reason.RETRY_WAIT, error=str(error))
         self._settle(nack._replace(payload=payload))
+        return None
 
     # -- the outcome, once
 
