@@ -5,11 +5,10 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import unescape
 from re import Pattern
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from urllib.parse import quote
 
 from parsel import Selector, SelectorList
@@ -22,6 +21,8 @@ from orbweb.model.url import BadUrlError, UrlBase
 
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup
+
+T = TypeVar("T")
 
 _BASE_SCAN_BYTES = 16_384
 _COMMENT = re.compile(r"<!--.*?(?:-->|$)", re.S)
@@ -46,6 +47,21 @@ class Headers(dict[str, str]):
 
     def get(self, name: str, default: Any = None) -> Any:
         return super().get(name.lower(), default)
+
+
+class _once(Generic[T]):
+    """A property computed at its first use. `functools.cached_property` holds one lock for all
+    responses before Python 3.12, so threads would parse one page at a time."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, response: Response, owner: type[Response]) -> T:
+        value = self._compute(response)
+        response.__dict__[self._name] = value
+        return value
 
 
 class Response:
@@ -130,7 +146,7 @@ class Response:
         for cached in ("text", "selector", "bs4", "_base"):
             self.__dict__.pop(cached, None)
 
-    @cached_property
+    @_once
     def text(self) -> str:
         """The body as text, without a byte order mark; bytes that do not fit become U+FFFD."""
         return to_unicode(self.content, self.encoding).removeprefix("\ufeff")
@@ -146,7 +162,7 @@ class Response:
                 f"{self!r} is not JSON ({error}); it begins with {self.content[:60]!r}"
             ) from error
 
-    @cached_property
+    @_once
     def selector(self) -> Selector:
         """The parsed document (parsel). XML when the content type says so, else HTML."""
         kind = "xml" if _is_xml(self.headers.get("content-type", "")) else "html"
@@ -171,7 +187,7 @@ class Response:
         """The first match of a regular expression in the document, else `default`."""
         return self.selector.re_first(regex, default=default)
 
-    @cached_property
+    @_once
     def bs4(self) -> BeautifulSoup:
         """The document as BeautifulSoup. Raises `ConfigError` when that is not installed."""
         try:
@@ -182,7 +198,7 @@ class Response:
             ) from error
         return BeautifulSoup(self.text, "lxml")
 
-    @cached_property
+    @_once
     def _base(self) -> UrlBase:
         return UrlBase(self._base_url())
 
