@@ -87,7 +87,7 @@ def crawl(kind: str, site: str, pages: int) -> int:
             yield {"title": response.css("h1::text").get()}
             yield from response.follow_all(css="a", callback=self.parse)
 
-    return int(Bench().run().status.reasons["done"])
+    return int(Bench().run().reasons["done"])
 
 
 def child(kind: str, site: str, pages: int) -> None:

@@ -1,4 +1,4 @@
-"""Real servers for tests: Valkey from its wheel, Redis from Debian. Each lives in its own directory."""
+"""Real servers for tests: Valkey from its wheel, Redis from Debian, each in its own directory."""
 
 from __future__ import annotations
 

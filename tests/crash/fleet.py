@@ -44,7 +44,9 @@ class Node:
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGUSR2)
             time.sleep(0.5)
-            raise AssertionError(f"still running after {seconds} s:\n{self.text()[-6000:]}") from None
+            raise AssertionError(
+                f"still running after {seconds} s:\n{self.text()[-6000:]}"
+            ) from None
 
     def text(self) -> str:
         return self.output.read_text(errors="replace")
@@ -116,7 +118,9 @@ class Fleet:
         while not condition():
             if time.monotonic() > end:
                 logs = "\n".join(node.text()[-2000:] for node in self.nodes)
-                raise AssertionError(f"no {what} after {seconds} s; {len(self.origin())} hits\n{logs}")
+                raise AssertionError(
+                    f"no {what} after {seconds} s; {len(self.origin())} hits\n{logs}"
+                )
             time.sleep(0.02)
 
     def rows(self, table: str = "items") -> list[dict[str, object]]:

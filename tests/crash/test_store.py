@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.crash.fleet import Fleet
-from tests.servers import Server, redis_binary
 from tests.crash.test_kill import FAST, assert_whole_tree
+from tests.servers import Server, redis_binary
 
 PAGES = 3000
 KINDS = [
