@@ -1,4 +1,4 @@
-"""What a page costs: a bare client + parsel loop, `AirSpider` and `Spider`, side by side in one run.
+"""What a page costs: a bare client + parsel loop, `AirSpider` and `Spider`, side by side.
 
     python benchmarks/crawl.py [--pages 2000] [--rounds 3]
 

@@ -23,7 +23,7 @@ class StoreUnsafe(OrbwebError):
 
 
 class RunLost(OrbwebError):
-    """The run is no longer in the store (flushed, reset or another database): stop, it did not end."""
+    """The run is not in the store any more (flushed, reset, another database): stop, no end."""
 
 
 class LeaseLost(OrbwebError):
@@ -31,7 +31,7 @@ class LeaseLost(OrbwebError):
 
 
 class SpiderError(OrbwebError):
-    """The spider's own code breaks a rule of the framework, for example an unknown callback name."""
+    """The spider's own code breaks a rule of the framework, as an unknown callback name does."""
 
 
 class RequestError(OrbwebError):

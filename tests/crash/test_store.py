@@ -1,4 +1,4 @@
-"""The store dies, hangs or loses the end of its log in mid-crawl: the crawl goes on and is whole."""
+"""The store dies, hangs or loses the end of its log in mid-crawl: the crawl is whole."""
 
 from __future__ import annotations
 
