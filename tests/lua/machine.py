@@ -105,7 +105,8 @@ class FrontierMachine(RuleBasedStateMachine):
             self.take_seeding(run, "A")
             self.push_seeds(run, 1, False, [*seeds, 70, 71, 72, 73, 88])
             self.seq["A"] += 1
-            self.claim_as(run, "A", self.seq["A"], 3)
+            for _ in range(1 + len(seeds) % 2):  # its answer may have been lost
+                self.claim_as(run, "A", self.seq["A"], 3)
 
     @rule(ms=st.sampled_from([-3_000, 1, 100, 400, 900, 2_500, 60_000]))
     def time(self, ms: int) -> None:

@@ -34,9 +34,15 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def kills() -> dict[str, int]:
-    """Sequences that it took to notice each."""
-    return {}
+def kills(request: pytest.FixtureRequest) -> Iterator[dict[str, int]]:
+    """Sequences that it took to notice each; told at the end."""
+    kills: dict[str, int] = {}
+    yield kills
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    assert capture
+    with capture.global_and_fixture_disabled():
+        most = max(kills.values(), default=0)
+        print(f"\nmutants: {len(kills)} of {len(MUTANTS)} noticed, after {most} walks at most")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -56,9 +62,5 @@ def test_the_model_notices(mutant: Mutant, server: Server, kills: dict[str, int]
     kills[mutant.name] = Machine.counts["sequences"]
 
 
-def test_there_are_mutants_of_every_law(
-    kills: dict[str, int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 16
-    with capsys.disabled():
-        print(f"\nmutants: {len(kills)} of {len(MUTANTS)} noticed so far: {kills}")
+def test_every_mutant_has_its_own_name() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)

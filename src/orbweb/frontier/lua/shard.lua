@@ -45,6 +45,7 @@ local wall, now, host_now -- server's clock; the run's clock; the shard's clock
 local state, seq, concurrency, delay, fetch_ms, max_retries, max_deliveries, seen_base
 local first_seq, run_step
 local reasons, counters = {}, {}
+local known, armed = {}, {} -- fingerprints that are seen; hosts that are in the line
 local seen_buckets, seen_count, seen_low, seen_first_count
 
 local function use(base)
@@ -166,12 +167,16 @@ local function bucket_key(member)
   local number = spread(member)
   local bucket = number % (seen_low * 2)
   if bucket >= seen_buckets then bucket = number % seen_low end
-  return seen_base .. ':' .. int(bucket)
+  return string.format('%s:%d', seen_base, bucket)
 end
 
+-- Links repeat within a call, above all those of a site's menu: each is looked up once.
 local function is_seen(member)
+  if known[member] then return true end
   seen_open()
-  return call('SISMEMBER', bucket_key(member), member) == 1
+  local seen = call('SISMEMBER', bucket_key(member), member) == 1
+  known[member] = seen
+  return seen
 end
 
 -- Splits one bucket. The new one is filled before it is announced and the old one emptied after, so
@@ -196,6 +201,7 @@ end
 
 local function remember(member)
   seen_open()
+  known[member] = true
   if call('SADD', bucket_key(member), member) == 0 then return end
   seen_count = seen_count + 1
   if seen_count > seen_buckets * BUCKET_LOAD then split_bucket() end
@@ -204,7 +210,10 @@ end
 local function enqueue(id, host, priority)
   seq = seq + 1
   call('ZADD', QUEUE .. host, priority * PRIORITY_STEP + seq, id)
-  call('ZADD', READY, 'NX', host_now, host)
+  if not armed[host] then
+    call('ZADD', READY, 'NX', host_now, host)
+    armed[host] = true
+  end
 end
 
 -- Deduplicates and enqueues: 1 when the request is new. 'seen' is written last: a torn write may
