@@ -11,6 +11,7 @@ from tests.unit.engine_world import SITE, Crawler, ListPipeline, Town, links
 from orbweb.download.base import DownloadError, Dropped, Failed
 from orbweb.errors import ItemError, NotRetryError, StoreUnavailable, ValidationError
 from orbweb.frontier.base import RunConfig
+from orbweb.model.codec import decode, encode
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 
@@ -244,6 +245,49 @@ def test_a_bad_item_is_kept_as_a_dead_letter_and_the_others_are_stored() -> None
     assert "/b cannot be stored" in error
     assert report.counts["items"] == 5
     assert report.counts["item_failed"] == 1
+
+
+class Bytes:
+    """Requests travel as bytes, as through a store."""
+
+    encode = staticmethod(encode)
+    decode = staticmethod(decode)
+
+
+def test_a_link_that_cannot_travel_is_named_and_the_others_enter() -> None:
+    class Local(Crawler):
+        def parse(self, request: Any, response: Any) -> Any:
+            yield {"url": request.url}
+            yield Request(f"{SITE}/b", cb_kwargs={"client": object()})
+            yield Request(f"{SITE}/c", callback=lambda request, response: None)
+            yield Request(f"{SITE}/d")
+
+    town = Town({f"{SITE}/a": links(), f"{SITE}/d": links()}, codec=Bytes())
+    (report,) = town.run(town.node(Local()))
+    assert town.chain.asked == [f"{SITE}/a", f"{SITE}/d"]
+    assert report.reasons["not_serializable"] == 4 + 2, "four links and their two pages"
+    (run,) = town.shard.runs.values()
+    buried = {decode(each.task.payload).url: each for each in run.dead.values()}
+    assert set(buried) == {f"{SITE}/a", f"{SITE}/d"}
+    assert buried[f"{SITE}/a"].reason == "not_serializable"
+    assert "client" in buried[f"{SITE}/a"].error
+    assert urls(town) == ["/a", "/d"]
+
+
+def test_a_stored_request_that_cannot_be_read_is_a_dead_letter() -> None:
+    town = Town(TREE, codec=Bytes())
+    store = town.frontier()
+    push = store.seed_push
+
+    async def spoiling(token: str, batch: int, final: bool, requests: Any) -> Any:
+        spoiled = [each._replace(payload=b"\xff?") for each in requests]
+        return await push(token, batch, final, spoiled)
+
+    store.seed_push = spoiling  # type: ignore[method-assign]
+    (report,) = town.run(town.node(Crawler(), frontier=store))
+    assert report.exit_code == 3
+    assert report.run is not None
+    assert report.run.reasons == {"undecodable": 1}
 
 
 def test_a_page_with_thousands_of_links_enters_in_pieces() -> None:

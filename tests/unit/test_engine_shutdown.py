@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import time
 from typing import Any
 
 from tests.unit.engine_world import SITE, Crawler, ListPipeline, Town, links
 
 from orbweb.download.base import DownloadError, Failed
-from orbweb.engine.shutdown import Shutdown
+from orbweb.engine.shutdown import Shutdown, install_signals
 from orbweb.errors import StoreUnavailable
 from orbweb.frontier.base import RunConfig
 from orbweb.model.reasons import Reason
@@ -160,3 +162,18 @@ def test_the_last_page_in_the_time_given_makes_the_run_done() -> None:
     town = Town({f"{SITE}/1": links()}, seconds=2.0)
     report = stopped_after(town, Crawler("1"), 1.0)
     assert (report.exit_code, report.state) == (0, "done")
+
+
+async def test_signals_reach_the_shutdown_and_are_given_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    shutdown, told = Shutdown(4.0, time.monotonic), asyncio.Event()
+    shutdown.on_change(told.set)
+    uninstall = install_signals(shutdown)
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(10):
+            await told.wait()
+    finally:
+        uninstall()
+    assert (shutdown.requested, shutdown.reason) == (True, "SIGTERM")
+    assert signal.getsignal(signal.SIGTERM) is before

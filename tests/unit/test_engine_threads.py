@@ -69,6 +69,8 @@ async def test_a_function_whose_caller_has_left_before_its_turn_does_not_run() -
     second = asyncio.ensure_future(threads.run(ran.append, 2))
     await asyncio.sleep(0)
     second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
     release.set()
     await first
     assert await threads.run(str, 3) == "3"

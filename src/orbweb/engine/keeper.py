@@ -98,8 +98,6 @@ class Keeper:
         """Renew all leases once, unless the engine's loop is wedged."""
         if self._is_wedged():
             return
-        if self._out:
-            await frontier.recover()
         stop = False
         payload = self._beat()
         held = self._ledger.held()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
+import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from enum import IntEnum
 
 from orbweb.log import get_logger
+
+ABORT_SECONDS = 2.0
 
 log = get_logger("orbweb.engine")
 
@@ -89,36 +92,59 @@ class Shutdown:
 def install_signals(shutdown: Shutdown) -> Callable[[], None]:
     """Connect the process's signals to a shutdown; returns what takes them off again.
 
-    SIGTERM and SIGINT stop, SIGUSR1 drains, SIGUSR2 shows what runs. Does nothing outside of the
-    main thread, where Python cannot receive signals.
+    SIGTERM and SIGINT stop, SIGUSR1 drains, SIGUSR2 shows what runs. A process that has not ended
+    `ABORT_SECONDS` after the second SIGTERM or SIGINT, because a callback blocks its loop or will
+    not be cancelled, is ended by force. Does nothing outside of the main thread, where Python
+    cannot receive signals.
     """
     if threading.current_thread() is not threading.main_thread():
         return lambda: None
     loop = asyncio.get_running_loop()
-    handlers: dict[signal.Signals, Callable[[], None]] = {
-        signal.SIGTERM: lambda: shutdown.on_signal(signal.SIGTERM),
-        signal.SIGINT: lambda: shutdown.on_signal(signal.SIGINT),
-        signal.SIGUSR1: lambda: shutdown.drain("SIGUSR1"),
-        signal.SIGUSR2: dump_stacks,
+    forced: list[threading.Timer] = []
+    received = 0
+
+    def on_signal(number: int, frame: object) -> None:
+        nonlocal received
+        received += 1
+        if received == 2:
+            timer = threading.Timer(ABORT_SECONDS, os._exit, (128 + number,))
+            timer.daemon = True
+            timer.start()
+            forced.append(timer)
+        loop.call_soon_threadsafe(shutdown.on_signal, number)
+
+    before = {
+        number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)
     }
-    for number, handler in handlers.items():
-        loop.add_signal_handler(number, handler)
+    loop.add_signal_handler(signal.SIGUSR1, shutdown.drain, "SIGUSR1")
+    loop.add_signal_handler(signal.SIGUSR2, dump_tasks)
+    dumps_threads = _dump_threads_on(signal.SIGUSR2)
 
     def uninstall() -> None:
-        for number in handlers:
-            loop.remove_signal_handler(number)
+        if dumps_threads:
+            faulthandler.unregister(signal.SIGUSR2)
+        loop.remove_signal_handler(signal.SIGUSR1)
+        loop.remove_signal_handler(signal.SIGUSR2)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for timer in forced:
+            timer.cancel()
 
     return uninstall
 
 
-def dump_stacks() -> None:
-    """Write the stacks of all tasks and threads to stderr."""
-    out = sys.stderr
+def _dump_threads_on(number: int) -> bool:
+    """Write the stacks of all threads on a signal, even when the event loop stands still."""
+    try:
+        faulthandler.register(number, all_threads=True, chain=True)
+    except (AttributeError, ValueError, OSError):  # stderr is no file
+        return False
+    return True
+
+
+def dump_tasks() -> None:
+    """Write the stacks of all tasks of the running loop to stderr."""
     for task in asyncio.all_tasks():
-        print(f"--- task {task.get_name()}", file=out)
-        task.print_stack(file=out)
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for ident, frame in sys._current_frames().items():
-        print(f"--- thread {names.get(ident, ident)}", file=out)
-        traceback.print_stack(frame, file=out)
-    out.flush()
+        print(f"--- task {task.get_name()}", file=sys.stderr)
+        task.print_stack(file=sys.stderr)
+    sys.stderr.flush()
