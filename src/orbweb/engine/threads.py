@@ -64,14 +64,15 @@ class CallbackThreads:
         self._name = name
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads = 0
-        self._idle = 0
+        self._open = 0  # jobs that wait or run
         self._lock = threading.Lock()
 
     async def run(self, func: Callable[..., T], /, *args: Any) -> T:
         """Run `func(*args)` in a thread; its exception is raised here."""
         job = _Job(func, args)
         with self._lock:
-            if self._idle <= self._jobs.qsize() and self._threads < self._size:
+            self._open += 1
+            if self._threads < min(self._open, self._size):
                 self._start_thread()
         self._jobs.put(job)
         try:
@@ -93,7 +94,7 @@ class CallbackThreads:
             if job.started and not job.ended:
                 job.replaced = True
                 self._size += 1
-                if not self._jobs.empty():
+                if self._threads < min(self._open, self._size):
                     self._start_thread()
 
     def _start_thread(self) -> None:
@@ -103,22 +104,21 @@ class CallbackThreads:
 
     def _work(self) -> None:
         while True:
-            with self._lock:
-                self._idle += 1
             job = self._jobs.get()
             with self._lock:
-                self._idle -= 1
                 if job is None:
                     self._threads -= 1
                     return
                 job.started = not job.abandoned
-            if job.started and self._run_job(job):
+            if job.started:
+                job.run()
+            if self._was_replaced(job):
                 return
 
-    def _run_job(self, job: _Job) -> bool:
-        """Run it; True when another thread has taken this one's place meanwhile."""
-        job.run()
+    def _was_replaced(self, job: _Job) -> bool:
+        """The job is over: True when another thread has taken this one's place meanwhile."""
         with self._lock:
+            self._open -= 1
             job.ended = True
             if job.replaced:
                 self._threads -= 1
