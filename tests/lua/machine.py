@@ -89,9 +89,7 @@ class FrontierMachine(RuleBasedStateMachine):
         ]
         stale = [held for held in self.held[run][-4:] if held not in alive]
         known = [*alive[-9:], *stale]
-        return list(
-            {held.id: held for i in which if known for held in [known[i % len(known)]]}.values()
-        )
+        return list(dict.fromkeys(known[i % len(known)] for i in which if known))
 
     def note(self, event: str) -> None:
         self.counts[event] += 1
@@ -234,8 +232,7 @@ class FrontierMachine(RuleBasedStateMachine):
         held = self.pick(run, which)
         if seeder:
             held.append(Held(SEED_ID, self.seed_token[run]))
-        if len({id for id, _ in held}) == len(held):
-            self.twins.renew(run, node, LEASE_MS, held)
+        self.twins.renew(run, node, LEASE_MS, held)
 
     @rule(run=runs, which=some_recent)
     def fetched(self, run: int, which: list[int]) -> None:

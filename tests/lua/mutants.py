@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "delay is ignored",
         "claim",
-        "if delay > 0 and got > 0 then call('HSET', NEXT, host, int(host_now + delay)) end",
+        "if delay > 0 and got > 0 then call('ZADD', NEXT, host_now + delay, host) end",
     ),
     Mutant("hosts have no limit", "claim", "local free = concurrency -", "local free = 99 -"),
     Mutant("last in is first out", "shard", "PRIORITY_STEP + seq, id", "PRIORITY_STEP - seq, id"),

@@ -99,7 +99,7 @@ def _shard_state(shard: MemoryShard, keys: ShardKeys) -> Iterator[tuple[str, Any
         yield keys.clock, {"wall": str(shard.clock.wall), "log": str(shard.clock.log)}
     for host, slots in shard.slots.items():
         yield keys.slots(host), {runs + member: float(end) for member, end in slots.items()}
-    yield keys.next_allowed, {host: str(at) for host, at in shard.next_allowed.items()}
+    yield keys.next_allowed, {host: float(at) for host, at in shard.next_allowed.at.items()}
     for host, bases in shard.waiting.items():
         yield keys.waiting(host), {runs + base for base in bases}
     yield keys.current, {f"{job}:{run}": epoch for (job, run), epoch in shard.current.items()}

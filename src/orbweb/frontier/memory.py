@@ -177,7 +177,7 @@ class MemoryShard:
     new_epoch: Callable[[], str] = new_epoch
     clock: Clock = field(default_factory=Clock)
     slots: dict[str, dict[str, int]] = field(default_factory=dict)
-    next_allowed: dict[str, int] = field(default_factory=dict)
+    next_allowed: TimedSet = field(default_factory=TimedSet)
     waiting: dict[str, set[str]] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     """By base."""
@@ -292,8 +292,8 @@ class MemoryFrontier:
             del self.shard.slots[host]
         at = self._host_now
         if run.delay > 0:
-            at = max(at + run.delay, self.shard.next_allowed.get(host, 0))
-            self.shard.next_allowed[host] = at
+            at = max(at + run.delay, self.shard.next_allowed.at.get(host, 0))
+            self.shard.next_allowed.set(host, at)
         for base in self.shard.waiting.pop(host, ()):
             waiter = self.shard.runs.get(base)
             if waiter and host in waiter.ready:
@@ -331,7 +331,7 @@ class MemoryFrontier:
 
     def _look_at(self, run: Run, host: str) -> tuple[int | None, int]:
         """When the host is allowed again, or None and how many fetches may start now."""
-        next_at = self.shard.next_allowed.get(host, 0)
+        next_at = self.shard.next_allowed.at.get(host, 0)
         if next_at > self._host_now:
             return next_at, 0
         slots = self.shard.slots.get(host, {})
@@ -366,7 +366,7 @@ class MemoryFrontier:
             if allowed_at is None:
                 taken += self._lease_from(run, host, min(wanted, free), token, lease_ms)
                 if run.delay > 0:
-                    self.shard.next_allowed[host] = self._host_now + run.delay
+                    self.shard.next_allowed.set(host, self._host_now + run.delay)
                 if not run.queues[host]:
                     del run.queues[host]
                     run.ready.drop(host)
@@ -427,6 +427,8 @@ class MemoryFrontier:
             run.nodes.drop(silent)
             run.beats.pop(silent, None)
             run.claims.pop(silent, None)
+        for host in self.shard.next_allowed.due(self._host_now, 500):
+            self.shard.next_allowed.drop(host)
         return lost, run.stopping
 
     async def fetched(self, held: Sequence[Held]) -> None:

@@ -197,8 +197,7 @@ class ValkeyFrontier:
     ) -> tuple[list[Held], bool]:
         words = [word for pair in held for word in pair]
         stopping, *lost = await self._call("renew", node, lease_ms, beat, *words)
-        tokens = dict(held)
-        return [Held(id.decode(), tokens[id.decode()]) for id in lost], bool(stopping)
+        return [held[place] for place in lost], bool(stopping)
 
     async def fetched(self, held: Sequence[Held]) -> None:
         await self._call("fetched", *(word for pair in held for word in pair))

@@ -136,6 +136,17 @@ class LeaseContract:
         assert (await node.frontier.renew("A", LEASE_MS, [lease.held]))[0] == [lease.held]
         assert await node.finish(lease, other) == [False, True]
 
+    async def test_a_node_that_lost_a_request_and_got_it_again_keeps_the_new_lease(
+        self, store: Store
+    ) -> None:
+        node = await seeded(store, page("a"))
+        (old,) = await node.take()
+        await elapse(store, node, LEASE_MS)
+        (new,) = await node.take()
+        both = [old.held, new.held]
+        assert (await node.frontier.renew("A", LEASE_MS, both))[0] == [old.held]
+        assert await node.finish(old, new) == [False, True]
+
     async def test_a_request_that_kills_its_nodes_is_given_up(self, store: Store) -> None:
         node = await seeded(store, *pages("ab"), max_deliveries=5)
         for times in range(1, 6):

@@ -20,7 +20,7 @@ end
 
 -- When the host is allowed again; nil when it is now, with how many may go at once.
 local function look_at(host)
-  local next_at = tonumber(call('HGET', NEXT, host)) or 0
+  local next_at = tonumber(call('ZSCORE', NEXT, host)) or 0
   if next_at > host_now then return next_at end
   call('ZREMRANGEBYSCORE', SLOTS .. host, '-inf', host_now)
   local free = concurrency - call('ZCARD', SLOTS .. host)
@@ -57,7 +57,7 @@ local function take_from_ready_hosts()
       call('ZADD', READY, allowed_at, host)
     else
       local got = lease_from(host, math.min(wanted, free))
-      if delay > 0 and got > 0 then call('HSET', NEXT, host, int(host_now + delay)) end
+      if delay > 0 and got > 0 then call('ZADD', NEXT, host_now + delay, host) end
       if call('EXISTS', QUEUE .. host) == 0 then
         call('ZREM', READY, host)
       else

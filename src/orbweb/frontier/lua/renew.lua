@@ -1,7 +1,7 @@
 -- renew: extend leases that are still held, and note that the node lives.
 --
 -- ARGV  1 time, 2 node, 3 lease ms, 4 beat ('' = keep the last), then pairs: id, token
--- Returns  stopping (0/1), then the ids that are lost
+-- Returns  stopping (0/1), then for each lease that is lost its place among the pairs (from 0)
 
 if not begin() then return lost_run() end
 local node, lease = ARGV[2], tonumber(ARGV[3])
@@ -10,7 +10,7 @@ for i = 5, #ARGV, 2 do
   if owns(ARGV[i], ARGV[i + 1]) then
     call('ZADD', DEADLINE, 'XX', now + lease, ARGV[i])
   else
-    answer[#answer + 1] = ARGV[i]
+    answer[#answer + 1] = (i - 5) / 2
   end
 end
 call('ZADD', NODES, now, node)
@@ -20,6 +20,10 @@ for _, silent in ipairs(call('ZRANGEBYSCORE', NODES, '-inf', now - 20 * lease, '
   call('ZREM', NODES, silent)
   call('HDEL', BEATS, silent)
   call('HDEL', CLAIMS, silent)
+end
+-- Hosts that may be fetched again need no entry; the beats of nodes keep their number small.
+for _, host in ipairs(call('ZRANGEBYSCORE', NEXT, '-inf', host_now, 'LIMIT', 0, 500)) do
+  call('ZREM', NEXT, host)
 end
 local ttl = call('HGET', META, 'ttl')
 if ttl ~= '0' then

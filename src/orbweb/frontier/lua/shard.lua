@@ -10,7 +10,7 @@
 -- Shard (shared by all jobs of a prefix)
 --   :clock      hash  wall, log              monotone clock of politeness
 --   :slots:HOST zset  run base + id + token -> latest end of that fetch (ms)
---   :next       hash  host -> next allowed time (ms); only hosts with a delay
+--   :next       zset  host -> next allowed time (ms); only hosts that must be waited for
 --   :waiting:HOST set run bases that found the host full
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
 --   :jobs       hash  job -> generation      of what its runs have seen, when they share it
@@ -248,8 +248,8 @@ local function free_slot(id, token, host)
   if call('ZREM', SLOTS .. host, RUN .. ' ' .. id .. ' ' .. token) == 0 then return end
   local at = host_now
   if delay > 0 then
-    at = math.max(host_now + delay, tonumber(call('HGET', NEXT, host)) or 0)
-    call('HSET', NEXT, host, int(at))
+    at = math.max(host_now + delay, tonumber(call('ZSCORE', NEXT, host)) or 0)
+    call('ZADD', NEXT, at, host)
   end
   local runs = call('SMEMBERS', WAITING .. host)
   for _, run in ipairs(runs) do call('ZADD', run .. ':ready', 'XX', at, host) end
