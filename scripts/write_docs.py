@@ -113,7 +113,7 @@ def _command(path: tuple[str, ...], command: Any) -> Iterator[str]:
         yield f"{command.help}\n"
         yield f"```text\n{_usage(path, command)}\n```\n"
         options = [each for each in command.params if each.param_type_name == "option"]
-        yield "".join(_option(option) for option in options if option.name != "help")
+        yield "".join(_option(each) for each in options if each.name != "help" and not each.hidden)
         return
     for name, child in children.items():
         if not child.hidden:

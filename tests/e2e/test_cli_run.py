@@ -48,12 +48,13 @@ class Shell:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.started: list[subprocess.Popen[str]] = []
         kept = ("PATH", "HOME", "PYTHONPATH", "TMPDIR")
         self.environment = {name: os.environ[name] for name in kept if name in os.environ}
         (directory / "tree.py").write_text(SPIDER)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "orbweb", *words],
             cwd=self.directory,
             env=self.environment,
@@ -62,6 +63,15 @@ class Shell:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        """End what a failed test has left."""
+        for process in self.started:
+            if process.poll() is None:
+                process.terminate()
+            process.communicate(timeout=30)
 
     def __call__(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         process = self.start(*words)
@@ -90,8 +100,10 @@ def wait_for(what: Callable[[], Any], seconds: float = 30) -> Any:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path)
+    yield shell
+    shell.end()
 
 
 @pytest.fixture
@@ -225,6 +237,7 @@ def test_a_spider_file_that_fails_is_a_crash_of_every_worker(shell: Shell) -> No
         (("run", "nothing.py"), "there is no file nothing.py"),
         (("run", "tree.py:AirTree", "-w", "2"), "AirSpider"),
         (("run", "tree.py:AirTree", "-O", "items.json"), "items.jsonl"),
+        (("run", "tree.py:AirTree", "-O", "tree.py/x.csv"), "tree.py/x.csv"),
         (("run", "tree.py:AirTree", "-s", "DOWNLOAD_DELY=1"), "did you mean DOWNLOAD_DELAY"),
         (("run", "tree.py:AirTree", "-s", "DOWNLOAD_DELAY=much"), "a number is wanted"),
         (("run", "tree.py:AirTree", "-s", "no"), "NAME=VALUE"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orbweb.cli.workers import add_summaries, how_ended, worst
+from orbweb.cli.summaries import add_summaries, worst
+from orbweb.cli.worker import how_ended
 
 
 @pytest.mark.parametrize(

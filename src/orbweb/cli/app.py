@@ -102,6 +102,7 @@ def run(
         bool | None,
         typer.Option("--progress/--no-progress", help="A live line; default: on a terminal."),
     ] = None,
+    summary_fd: Annotated[int | None, typer.Option("--summary-fd", hidden=True)] = None,
 ) -> None:
     """Run a spider. Several of this command, on any machines with one store, share the work."""
     from orbweb.cli.run import RunPlan, run_spider
@@ -124,6 +125,7 @@ def run(
                 log_level=log_level,
                 log_file=log_file,
                 progress=progress,
+                summary_fd=summary_fd,
             )
         )
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import secrets
 import sys
 import time
@@ -16,6 +18,7 @@ from orbweb.cli.fleet import Fleet
 from orbweb.cli.options import overrides, pairs
 from orbweb.cli.store import ask
 from orbweb.cli.target import load_spider, make_spider
+from orbweb.cli.worker import give_summary
 from orbweb.cli.workers import Workers
 from orbweb.engine.report import SUMMARY_PREFIX
 from orbweb.engine.shutdown import ExitCode
@@ -55,6 +58,8 @@ class RunPlan:
     log_level: str | None = None
     log_file: Path | None = None
     progress: bool | None = None
+    summary_fd: int | None = None
+    """A worker of `-w N` gives its summary there and not on stdout."""
 
 
 def run_spider(plan: RunPlan) -> int:
@@ -127,7 +132,9 @@ def _run_one(plan: RunPlan, spider: BaseSpider, settings: Settings, changes: dic
         live=plan.progress,
     )
     report = run_here(spider, start)
-    if report.show_summary:
+    if plan.summary_fd is not None:
+        give_summary(plan.summary_fd, report.line())
+    elif report.show_summary:
         print(report.line(), flush=True)
     if _is_live(plan):
         print_end(report.as_dict())
@@ -145,9 +152,20 @@ def file_settings(spider: BaseSpider, settings: Settings, file: Path) -> dict[st
         raise ConfigError(
             f"{spider.name} brings its own pipelines (constructor), so items cannot go to {file}"
         )
+    _refuse_unwritable(file)
     chosen = settings["ITEM_PIPELINES"] if settings.origin("ITEM_PIPELINES") != "default" else ()
     pipelines = dict.fromkeys([*chosen, pipeline_for(file)])
     return {"OUTPUT_FILE": str(file.absolute()), "ITEM_PIPELINES": ",".join(pipelines)}
+
+
+def _refuse_unwritable(file: Path) -> None:
+    folder = file.absolute().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"items cannot go to {file}: {error}") from error
+    if file.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
+        raise ConfigError(f"items cannot go to {file}: it cannot be written")
 
 
 def emptying(file: Path) -> Callable[[], None]:
@@ -156,7 +174,13 @@ def emptying(file: Path) -> Callable[[], None]:
 
     def empty() -> None:
         if not empty_unchanged(file, before):
-            event(logger, "output_kept", level=30, file=file, why="it changed while this started")
+            event(
+                logger,
+                "output_kept",
+                level=logging.WARNING,
+                file=file,
+                why="it was written to meanwhile",
+            )
 
     return empty
 
