@@ -160,7 +160,7 @@ OUTPUT = (
     Setting("OUTPUT_DIR", TEXT, "", "Folder of the files with items; empty = the working "
             "directory."),
     Setting("OUTPUT_FILE", TEXT, "", "The one file of JsonLinesFile and CsvFile, the pipelines of "
-            "`orbweb run -o FILE`."),
+            "`orbweb run SPIDER -o FILE`."),
     Setting("LOGSTATS_INTERVAL", NUMBER, 60.0, "Time between two log lines about the progress, "
             "where no live line is shown; 0 = none.", "seconds", low=0),
     Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",

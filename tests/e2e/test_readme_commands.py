@@ -1,0 +1,79 @@
+"""The spider of the README crawls, and every command that the documents name can be typed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from orbweb.cli.app import app
+from orbweb.testing.site import SiteThread
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def command_lines(text: str) -> list[str]:
+    """Commands in shell blocks and in backticks; `…` and bare names are no commands."""
+    blocks = re.findall(r"```(?:bash|console|sh)\n(.*?)```", text, re.S)
+    lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    lines += re.findall(r"`(orbweb [a-z][^`\n]*)`", text)
+    return [line for line in lines if line.startswith("orbweb ")]
+
+
+def parse(line: str) -> None:
+    """Read a command line as the program would, without running it."""
+    words = shlex.split(line, comments=True)[1:]
+    command: Any = typer.main.get_command(app)
+    path = ["orbweb"]
+    while words and hasattr(command, "commands"):
+        assert words[0] in command.commands, f"{line}: there is no command {words[0]}"
+        command = command.commands[words[0]]
+        path.append(words.pop(0))
+    if not hasattr(command, "commands") and words:
+        command.make_context(" ".join(path), words)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_command_in_the_documents_exists_with_its_options(path: Path) -> None:
+    lines = [
+        line
+        for line in command_lines(path.read_text(encoding="utf-8"))
+        if not re.search(r"\b(COMMAND|OPTIONS)\b|\||…", line)
+    ]
+    assert lines
+    for line in lines:
+        parse(line)
+
+
+def test_the_spider_of_the_readme_crawls_as_it_stands(tmp_path: Path) -> None:
+    (source,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", README, re.S)
+        if "class NewsSpider" in block
+    )
+    kept = ("PATH", "HOME", "PYTHONPATH", "TMPDIR")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    with SiteThread() as site:
+        (tmp_path / "news.py").write_text(source.replace("https://example.com", site.url))
+
+        def shell(*words: str) -> str:
+            command = [sys.executable, "-m", "orbweb", *words]
+            done = subprocess.run(
+                command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90
+            )
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        shell("run", "news.py", "-w", "2", "-o", "news.csv")
+        assert "1 089 pages, 990 items" in shell("status", "NewsSpider")
+        assert "no failed requests" in shell("failed", "list", "NewsSpider")
+    assert len((tmp_path / "news.csv").read_text().splitlines()) == 1 + 990
