@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from orbweb.engine.callbacks import Callbacks, Spider
+from orbweb.engine.gauge import Dials, Gauge
 from orbweb.engine.keeper import Keeper, KeeperOptions
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions, World
 from orbweb.engine.outputs import Admission, LinkRules
 from orbweb.engine.pump import Pump
-from orbweb.engine.report import Progress, RunReport
+from orbweb.engine.report import Progress, Reporter, RunReport
 from orbweb.engine.seeder import Seeder, SeedTools
 from orbweb.engine.session import Session
-from orbweb.engine.shutdown import ExitCode, Shutdown
+from orbweb.engine.shutdown import Shutdown
 from orbweb.engine.stats import Stats
-from orbweb.engine.step import DownloadChain, Step, StepTools
+from orbweb.engine.step import Step
+from orbweb.engine.tools import DownloadChain, StepTools
 from orbweb.errors import RunLost
 from orbweb.frontier.base import Frontier, Held, Lease, Opened, RunControl, RunState, Status
 from orbweb.log import get_logger
@@ -31,7 +31,6 @@ LAST_CALL_SECONDS = 0.4
 """How long an unreachable store may hold up a node that was told to stop."""
 
 LAST_ITEMS_SECONDS = 0.3
-RATE_SECONDS = 10.0
 TICK_SECONDS = 0.5
 
 log = get_logger("orbweb.engine")
@@ -99,28 +98,20 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._seeder: Seeder | None = None
         self._pulse = 0
-        self._beat = b""
-        self._samples: deque[tuple[float, int]] = deque()
+        self._gauge = self._make_gauge()
+        self._reporter = Reporter(
+            options.spider,
+            self.stats,
+            outputs=lambda: parts.buffer.targets,
+            identity=parts.identity,
+            show_summary=parts.show_summary,
+        )
 
     # -- what others see
 
     def progress(self) -> Progress:
         """A snapshot of the work; may be taken at any time on the engine's loop."""
-        counts = self.stats
-        return Progress(
-            elapsed_seconds=counts.elapsed,
-            pages=counts.get("request_ok"),
-            pages_per_second=self._rate(),
-            items=counts.get("item"),
-            failed=counts.get("request_failed"),
-            retried=counts.get("retry"),
-            skipped={name: count for name, count in counts.reasons.items() if name != "done"},
-            pending=self._pump.answer.pending,
-            held=self._pump.held,
-            fetching=self._pump.fetching,
-            seeding=self._is_seeding(),
-            limited_by=self._limited_by(),
-        )
+        return self._gauge.progress()
 
     def stop(self, reason: str = "stop() was called") -> None:
         """Ask the node to stop; call it on the engine's loop."""
@@ -141,9 +132,9 @@ class Engine:
         try:
             opened = await self._open()
             if opened is None:
-                return self._make("stopped", ExitCode.STOPPED, self.shutdown.reason, None)
+                return self._reporter.stopped(self.shutdown.reason, None)
             if opened.status.state is RunState.DONE:
-                return self._joined_finished(opened.status)
+                return self._reporter.joined_finished(opened.status)
             if opened.state is RunState.NEW and self._parts.on_new_run is not None:
                 self._parts.on_new_run()
             return await self._report(await self._crawl(opened))
@@ -151,9 +142,9 @@ class Engine:
             if self.shutdown.abort_code is None or self._task is None:
                 raise
             self._task.uncancel()
-            return self._make("aborted", self.shutdown.abort_code, self.shutdown.reason, None)
+            return self._reporter.aborted(self.shutdown.abort_code, self.shutdown.reason)
         except Exception as error:
-            return self._failed(_cause(error))
+            return self._reporter.failed(_cause(error))
 
     async def _open(self) -> Opened | None:
         """Join the run; None when the node is told to stop before the store answers."""
@@ -246,11 +237,7 @@ class Engine:
         """Show the keeper that the loop moves, keep the rate, watch the time limit."""
         while True:
             self._pulse += 1
-            self._beat = self._describe()
-            now = self._world.clock()
-            self._samples.append((now, self.stats.get("request_ok")))
-            while now - self._samples[0][0] > RATE_SECONDS:
-                self._samples.popleft()
+            self._gauge.sample()
             limit = self._options.max_runtime_seconds
             if 0 < limit <= self.stats.elapsed:
                 self.shutdown.request(f"SPIDER_MAX_RUNTIME of {limit:g} s is over")
@@ -308,68 +295,33 @@ class Engine:
                 max_hold_seconds=options.max_hold_seconds,
             ),
             pulse=lambda: self._pulse,
-            beat=lambda: self._beat,
+            beat=lambda: self._gauge.beat,
             clock=self._world.clock,
             rng=self._world.rng,
         )
 
-    def _describe(self) -> bytes:
-        """What the node says of itself in its heartbeat."""
-        counts = self.stats.as_dict()
-        beat = {
-            **self._parts.place,
-            "spider": self._options.spider,
-            "elapsed": round(self.stats.elapsed, 1),
-            "pages": counts["request_ok"],
-            "failed": counts["request_failed"],
-            "items": counts["item"],
-            "held": self._pump.held,
-            "fetching": self._pump.fetching,
-            "rate": round(self._rate(), 2),
-            "limited_by": self._limited_by(),
-            "stopping": self.shutdown.requested,
-        }
-        return json.dumps(beat).encode()
-
-    # -- numbers
-
-    def _rate(self) -> float:
-        samples = list(self._samples)
-        if len(samples) < 2 or samples[-1][0] <= samples[0][0]:
-            return 0.0
-        return (samples[-1][1] - samples[0][1]) / (samples[-1][0] - samples[0][0])
-
-    def _is_seeding(self) -> bool:
-        return self._seeder is not None and self._seeder.active
-
-    def _limited_by(self) -> str:
-        pump, answer = self._pump, self._pump.answer
-        if self._session.outage_since is not None:
-            return "store"
-        if pump.saturated or self._parts.buffer.full:
-            return "sink"
-        if pump.fetching >= self._options.concurrency:
-            return "concurrency"
-        if answer.pending - pump.held > self._is_seeding():
-            return "hosts"
-        return "seeding" if self._is_seeding() else "nothing"
+    def _make_gauge(self) -> Gauge:
+        dials = Dials(
+            options=self._options,
+            stats=self.stats,
+            pump=self._pump,
+            session=self._session,
+            buffer=self._parts.buffer,
+            place=self._parts.place,
+            is_seeding=lambda: self._seeder is not None and self._seeder.active,
+            is_stopping=lambda: self.shutdown.requested,
+        )
+        return Gauge(dials, self._world.clock)
 
     # -- the end
 
     async def _report(self, done: bool) -> RunReport:
         status = await self._last_status()
         if self._seeder is not None and self._seeder.failed is not None:
-            why = f"start_requests failed: {self._seeder.failed!r}; correct it and start again"
-            return self._make("failed", ExitCode.CRASH, why, status)
-        if not done:
-            log.warning("stopped early (%s); start again to go on", self.shutdown.reason)
-            return self._make("stopped", ExitCode.STOPPED, self.shutdown.reason, status)
-        report = self._make("done", ExitCode.DONE, "the run is done", status)
-        if status is not None and report.pages == 0:
-            why = f"the run ended without a single good page: {_counted(report)}"
-            log.warning("%s", why)
-            return self._make("done", ExitCode.NOTHING_DONE, why, status)
-        return report
+            return self._reporter.unseeded(self._seeder.failed, status)
+        if done:
+            return self._reporter.done(status)
+        return self._reporter.stopped(self.shutdown.reason, status)
 
     async def _last_status(self) -> Status | None:
         try:
@@ -377,37 +329,6 @@ class Engine:
                 return await self._session.status()
         except (TimeoutError, RunLost):
             return None
-
-    def _joined_finished(self, status: Status) -> RunReport:
-        report = self._make("joined_finished", ExitCode.NOTHING_DONE, "", status)
-        why = (
-            f"this run was finished before: {_counted(report)}. Nothing was done now. "
-            "Give the next run its own RUN_ID, or start with --fresh"
-        )
-        log.warning("%s", why)
-        return self._make("joined_finished", ExitCode.NOTHING_DONE, why, status)
-
-    def _failed(self, error: BaseException) -> RunReport:
-        if isinstance(error, RunLost):
-            log.error("%s: this node stops, the run did not end", error)
-        else:
-            log.error("the node failed", exc_info=error)
-        return self._make("failed", ExitCode.CRASH, f"{type(error).__name__}: {error}", None)
-
-    def _make(self, state: str, code: int, why: str, status: Status | None) -> RunReport:
-        return RunReport(
-            spider=self._options.spider,
-            state=state,
-            exit_code=int(code),
-            why=why,
-            elapsed_seconds=self.stats.elapsed,
-            counts=self.stats.as_summary_dict(),
-            reasons=dict(self.stats.reasons),
-            run=status,
-            outputs=self._parts.buffer.targets,
-            identity=self._parts.identity,
-            show_summary=self._parts.show_summary,
-        )
 
 
 class _KeeperLink:
@@ -435,13 +356,6 @@ def _link_rules(options: EngineOptions) -> LinkRules:
         allowed_domains=options.allowed_domains,
         drop_query_params=options.drop_query_params,
     )
-
-
-def _counted(report: RunReport) -> str:
-    reasons: dict[str, Any] = dict(report.run.reasons) if report.run else {}
-    parts = [f"{report.pages} pages", f"{report.run.items if report.run else 0} items"]
-    parts += [f"{count} {name}" for name, count in sorted(reasons.items()) if name != "done"]
-    return ", ".join(parts)
 
 
 def _cause(error: BaseException) -> BaseException:

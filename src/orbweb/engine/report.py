@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from orbweb.engine.shutdown import ExitCode
+from orbweb.engine.stats import Stats
+from orbweb.errors import RunLost
 from orbweb.frontier.base import Status
+from orbweb.log import get_logger
 
 SUMMARY_PREFIX = "ORBWEB_RUN_SUMMARY"
 SUMMARY_SCHEMA = 1
+
+log = get_logger("orbweb.engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +118,85 @@ _RUN_COUNTS = (
     "fenced",
     "seeding",
 )
+
+
+class Reporter:
+    """Writes the report of a node: state, exit code, and what to do next."""
+
+    def __init__(
+        self,
+        spider: str,
+        stats: Stats,
+        *,
+        outputs: Callable[[], tuple[str, ...]],
+        identity: Mapping[str, str],
+        show_summary: bool,
+    ) -> None:
+        self._spider = spider
+        self._stats = stats
+        self._outputs = outputs
+        self._identity = identity
+        self._show_summary = show_summary
+
+    def done(self, status: Status | None) -> RunReport:
+        """The run is done; one without a good page has an exit code of its own."""
+        report = self._make("done", ExitCode.DONE, "the run is done", status)
+        if status is None or report.pages:
+            return report
+        why = f"the run ended without a single good page: {_counted(report)}"
+        log.warning("%s", why)
+        return self._make("done", ExitCode.NOTHING_DONE, why, status)
+
+    def stopped(self, reason: str, status: Status | None) -> RunReport:
+        """The node stopped before the run was done."""
+        log.warning("stopped early (%s); start again to go on", reason)
+        return self._make("stopped", ExitCode.STOPPED, reason, status)
+
+    def joined_finished(self, status: Status) -> RunReport:
+        """The run had been done before this node came."""
+        report = self._make("joined_finished", ExitCode.NOTHING_DONE, "", status)
+        why = (
+            f"this run was finished before: {_counted(report)}. Nothing was done now. "
+            "Give the next run its own RUN_ID, or start with --fresh"
+        )
+        log.warning("%s", why)
+        return replace(report, why=why)
+
+    def unseeded(self, error: Exception, status: Status | None) -> RunReport:
+        """`start_requests` failed; what had entered before was crawled."""
+        why = f"start_requests failed: {error!r}; correct it and start again"
+        return self._make("failed", ExitCode.CRASH, why, status)
+
+    def aborted(self, code: int, reason: str) -> RunReport:
+        """The node was told twice to end."""
+        return self._make("aborted", code, reason, None)
+
+    def failed(self, error: BaseException) -> RunReport:
+        """The node cannot go on."""
+        if isinstance(error, RunLost):
+            log.error("%s: this node stops, the run did not end", error)
+        else:
+            log.error("the node failed", exc_info=error)
+        return self._make("failed", ExitCode.CRASH, f"{type(error).__name__}: {error}", None)
+
+    def _make(self, state: str, code: int, why: str, status: Status | None) -> RunReport:
+        return RunReport(
+            spider=self._spider,
+            state=state,
+            exit_code=int(code),
+            why=why,
+            elapsed_seconds=self._stats.elapsed,
+            counts=self._stats.as_summary_dict(),
+            reasons=dict(self._stats.reasons),
+            run=status,
+            outputs=self._outputs(),
+            identity=self._identity,
+            show_summary=self._show_summary,
+        )
+
+
+def _counted(report: RunReport) -> str:
+    reasons: dict[str, Any] = dict(report.run.reasons) if report.run else {}
+    parts = [f"{report.pages} pages", f"{report.run.items if report.run else 0} items"]
+    parts += [f"{count} {name}" for name, count in sorted(reasons.items()) if name != "done"]
+    return ", ".join(parts)

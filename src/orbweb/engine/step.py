@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
-from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome
-from orbweb.engine.callbacks import Callbacks, Spider
-from orbweb.engine.ledger import Ledger
-from orbweb.engine.options import Codec, EngineOptions
-from orbweb.engine.outputs import Admission, Outputs
-from orbweb.engine.session import Session
-from orbweb.engine.stats import Stats
+from orbweb.download.base import Again, Dropped, Failed, Fetched
+from orbweb.engine.outputs import Outputs
+from orbweb.engine.tools import StepTools
 from orbweb.errors import (
     LeaseLost,
     NotRetryError,
@@ -30,7 +25,7 @@ from orbweb.log import get_logger
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
-from orbweb.pipelines.buffer import ItemBuffer, Rejected
+from orbweb.pipelines.buffer import Rejected
 
 EMIT_CHUNK = 1000
 """Links of one page that enter the frontier in one step."""
@@ -47,60 +42,6 @@ class Why(Enum):
     LOST = "lost"
     OVERDUE = "overdue"
     SHUTDOWN = "shutdown"
-
-
-class Desk(Protocol):
-    """Where steps hand in what came of them (the pump)."""
-
-    def fetched(self, step: Step) -> None:
-        """The body has arrived: the fetch slot is free."""
-
-    def settle(self, step: Step, outcome: Ack | Nack) -> None:
-        """The step is over with this outcome."""
-
-    def drop(self, step: Step) -> None:
-        """The step is over without an outcome, because its lease is lost."""
-
-
-class DownloadChain(Protocol):
-    """What the engine needs of `orbweb.download.chain.Chain`."""
-
-    async def download(
-        self,
-        request: Request,
-        *,
-        download_midware: Callable[[Request], Any] | None = None,
-        before_send: Callable[[], Awaitable[None]],
-    ) -> Outcome: ...
-
-
-@dataclass(frozen=True, slots=True)
-class StepTools:
-    """What every step of an engine works with."""
-
-    options: EngineOptions
-    epoch: str
-    desk: Desk
-    session: Session
-    ledger: Ledger
-    chain: DownloadChain
-    spider: Spider
-    callbacks: Callbacks
-    admission: Admission
-    codec: Codec
-    buffer: ItemBuffer
-    stats: Stats
-    clock: Callable[[], float]
-    rng: random.Random
-
-    def backoff_ms(self, retries: int, retry_after: float | None) -> int:
-        """How long a request waits before its next try; full jitter of half to one and a half."""
-        options = self.options
-        if retry_after is not None:
-            return int(retry_after * 1000 * self.rng.uniform(1.0, 1.1))
-        seconds = options.retry_interval_seconds * options.retry_backoff**retries
-        seconds = min(seconds * self.rng.uniform(0.5, 1.5), options.retry_longest_seconds)
-        return int(seconds * 1000)
 
 
 @dataclass(slots=True)

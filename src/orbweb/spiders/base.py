@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ItemHandler = Callable[[list[Any]], Any]
 
 USAGE = 2
+INTERRUPTED = 130
 
 
 class BaseParser:
@@ -162,6 +163,8 @@ class BaseSpider(BaseParser):
         except (ConfigError, StoreUnsafe, StoreUnavailable) as error:
             print(f"orbweb: {mask_secrets(str(error))}", file=sys.stderr)
             raise SystemExit(USAGE) from error
+        except KeyboardInterrupt:  # before the engine listens to signals
+            raise SystemExit(INTERRUPTED) from None
         if report.show_summary:
             print(report.line(), flush=True)
         if report.exit_code:

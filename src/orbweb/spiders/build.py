@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import random
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,6 @@ from orbweb.engine.outputs import LinkRules
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import install_signals
 from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread
-from orbweb.errors import ConfigError
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
 from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.frontier.memory import MemoryFrontier, MemoryShard
@@ -35,14 +33,14 @@ from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.server import connect, judge, read_facts
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import configure, get_logger
-from orbweb.model.codec import decode, encode
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
-from orbweb.pipelines.base import BasePipeline, Row
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
-from orbweb.spiders.base import BaseParser, BaseSpider, ItemHandler
+from orbweb.spiders.base import BaseParser, BaseSpider
+from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.distributed import Spider
+from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
 
 ROBOTS_BYTES = 500 * 1024
@@ -138,27 +136,6 @@ class _Store:
     connect: Callable[[str], Any]
     identity: Mapping[str, str]
     revive: Callable[[], Any] | None = None
-
-
-class WireCodec:
-    """Requests as bytes. See `Codec`."""
-
-    def encode(self, request: Request) -> bytes:
-        return encode(request)
-
-    def decode(self, payload: Any) -> Request:
-        return decode(payload)
-
-
-class ObjectCodec:
-    """Requests as copies of themselves, so that they can carry anything. See `Codec`."""
-
-    def encode(self, request: Request) -> Request:
-        return request.copy()
-
-    def decode(self, payload: Any) -> Request:
-        copy: Request = payload.copy()
-        return copy
 
 
 async def _open_store(
@@ -261,7 +238,7 @@ def _build_engine(
     chain = _build_chain(settings, options, store, node, rng, threads)
     stack.push_async_callback(chain.close)
     buffer = ItemBuffer(
-        _load_pipelines(spider, settings),
+        load_pipelines(spider, settings),
         flush_interval=settings["BUFFER_FLUSH_INTERVAL"],
         max_items=settings["ITEM_MAX_CACHED_COUNT"],
         rng=rng,
@@ -395,56 +372,3 @@ def _redirect_filter(options: EngineOptions) -> Callable[[str], Reason | None] |
         return None
     rules = LinkRules(0, options.url_length_limit, options.allowed_domains)
     return lambda url: rules.refusal(Request(url), 0)
-
-
-# -- pipelines
-
-
-class HandlerPipeline(BasePipeline):
-    """Gives each batch of rows to the spider's `item_handler`."""
-
-    def __init__(self, handler: ItemHandler) -> None:
-        self._handler = handler
-
-    def save_items(self, table: str, items: list[Row]) -> bool:
-        self._handler(items)
-        return True
-
-    def update_items(self, table: str, items: list[Row], update_keys: Iterable[str]) -> bool:
-        self._handler(items)
-        return True
-
-
-def _load_pipelines(spider: BaseSpider, settings: Settings) -> dict[str, BasePipeline]:
-    if spider.item_handler is not None:
-        return {"item_handler": HandlerPipeline(spider.item_handler)}
-    entries = settings["ITEM_PIPELINES"] if spider.pipelines is None else spider.pipelines
-    pipelines: dict[str, BasePipeline] = {}
-    for entry in entries:
-        pipeline = _load_pipeline(entry, settings)
-        name = entry if isinstance(entry, str) else type(pipeline).__name__
-        pipelines[name] = pipeline
-    return pipelines
-
-
-def _load_pipeline(entry: Any, settings: Settings) -> BasePipeline:
-    found = entry
-    if isinstance(entry, str):
-        module, _, name = entry.rpartition(".")
-        try:
-            found = getattr(importlib.import_module(module or entry), name)
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(f"ITEM_PIPELINES: {entry!r} cannot be loaded: {error}") from error
-    if isinstance(found, type):
-        try:
-            found = found.from_settings(settings) if hasattr(found, "from_settings") else found()
-        except ConfigError:
-            raise
-        except Exception as error:
-            raise ConfigError(
-                f"ITEM_PIPELINES: {entry!r} cannot be built: {type(error).__name__}: {error}"
-            ) from error
-    if not callable(getattr(found, "save_items", None)):
-        raise ConfigError(f"ITEM_PIPELINES: {entry!r} has no save_items(table, items)")
-    pipeline: BasePipeline = found
-    return pipeline

@@ -1,0 +1,104 @@
+"""The gauge: what a node can say of its work at any moment."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from orbweb.engine.options import EngineOptions
+from orbweb.engine.pump import Pump
+from orbweb.engine.report import Progress
+from orbweb.engine.session import Session
+from orbweb.engine.stats import Stats
+from orbweb.pipelines.buffer import ItemBuffer
+
+RATE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dials:
+    """What the gauge reads."""
+
+    options: EngineOptions
+    stats: Stats
+    pump: Pump
+    session: Session
+    buffer: ItemBuffer
+    place: Mapping[str, str | int]
+    is_seeding: Callable[[], bool]
+    is_stopping: Callable[[], bool]
+
+
+class Gauge:
+    """Reads the engine's parts; `sample` is called at every tick of the engine's loop."""
+
+    def __init__(self, dials: Dials, clock: Callable[[], float]) -> None:
+        self.beat = b""
+        """The last description of the node for its heartbeat; may be read by any thread."""
+        self._dials = dials
+        self._clock = clock
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def sample(self) -> None:
+        """Remember how far the node has come, and describe it."""
+        now = self._clock()
+        self._samples.append((now, self._dials.stats.get("request_ok")))
+        while now - self._samples[0][0] > RATE_SECONDS:
+            self._samples.popleft()
+        self.beat = self._describe()
+
+    def progress(self) -> Progress:
+        """A snapshot for the progress line."""
+        dials, counts = self._dials, self._dials.stats
+        return Progress(
+            elapsed_seconds=counts.elapsed,
+            pages=counts.get("request_ok"),
+            pages_per_second=self._rate(),
+            items=counts.get("item"),
+            failed=counts.get("request_failed"),
+            retried=counts.get("retry"),
+            skipped={name: count for name, count in counts.reasons.items() if name != "done"},
+            pending=dials.pump.answer.pending,
+            held=dials.pump.held,
+            fetching=dials.pump.fetching,
+            seeding=dials.is_seeding(),
+            limited_by=self._limited_by(),
+        )
+
+    def _describe(self) -> bytes:
+        dials, counts = self._dials, self._dials.stats.as_dict()
+        beat = {
+            **dials.place,
+            "spider": dials.options.spider,
+            "elapsed": round(dials.stats.elapsed, 1),
+            "pages": counts["request_ok"],
+            "failed": counts["request_failed"],
+            "items": counts["item"],
+            "held": dials.pump.held,
+            "fetching": dials.pump.fetching,
+            "rate": round(self._rate(), 2),
+            "limited_by": self._limited_by(),
+            "stopping": dials.is_stopping(),
+        }
+        return json.dumps(beat).encode()
+
+    def _rate(self) -> float:
+        if len(self._samples) < 2:
+            return 0.0
+        (began, before), (now, pages) = self._samples[0], self._samples[-1]
+        return (pages - before) / (now - began) if now > began else 0.0
+
+    def _limited_by(self) -> str:
+        dials = self._dials
+        pump, answer = dials.pump, dials.pump.answer
+        if dials.session.outage_since is not None:
+            return "store"
+        if pump.saturated or dials.buffer.full:
+            return "sink"
+        if pump.fetching >= dials.options.concurrency:
+            return "concurrency"
+        if answer.pending - pump.held > dials.is_seeding():
+            return "hosts"
+        return "seeding" if dials.is_seeding() else "nothing"

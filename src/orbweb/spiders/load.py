@@ -1,0 +1,68 @@
+"""Pipelines, as a spider or its settings name them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+from orbweb.errors import ConfigError
+from orbweb.pipelines.base import BasePipeline, Row
+from orbweb.settings import Settings
+from orbweb.spiders.base import BaseSpider, ItemHandler
+
+
+class HandlerPipeline(BasePipeline):
+    """Gives each batch of rows to the spider's `item_handler`."""
+
+    def __init__(self, handler: ItemHandler) -> None:
+        self._handler = handler
+
+    def save_items(self, table: str, items: list[Row]) -> bool:
+        self._handler(items)
+        return True
+
+    def update_items(self, table: str, items: list[Row], update_keys: Iterable[str]) -> bool:
+        self._handler(items)
+        return True
+
+
+def load_pipelines(spider: BaseSpider, settings: Settings) -> dict[str, BasePipeline]:
+    """The spider's pipelines by name, which is the dotted path of their class.
+
+    Raises `ConfigError` that names the entry and what is wrong with it.
+    """
+    if spider.item_handler is not None:
+        return {"item_handler": HandlerPipeline(spider.item_handler)}
+    entries = settings["ITEM_PIPELINES"] if spider.pipelines is None else spider.pipelines
+    pipelines: dict[str, BasePipeline] = {}
+    for entry in entries:
+        pipeline = _load_pipeline(entry, settings)
+        kind = type(pipeline)
+        name = entry if isinstance(entry, str) else f"{kind.__module__}.{kind.__qualname__}"
+        if name in pipelines:
+            raise ConfigError(f"ITEM_PIPELINES: {name} is there twice")
+        pipelines[name] = pipeline
+    return pipelines
+
+
+def _load_pipeline(entry: Any, settings: Settings) -> BasePipeline:
+    found = entry
+    if isinstance(entry, str):
+        module, _, name = entry.rpartition(".")
+        try:
+            found = getattr(importlib.import_module(module or entry), name)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"ITEM_PIPELINES: {entry!r} cannot be loaded: {error}") from error
+    if isinstance(found, type):
+        try:
+            found = found.from_settings(settings) if hasattr(found, "from_settings") else found()
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"ITEM_PIPELINES: {entry!r} cannot be built: {type(error).__name__}: {error}"
+            ) from error
+    if not isinstance(found, BasePipeline):
+        raise ConfigError(f"ITEM_PIPELINES: {entry!r} must derive from orbweb.BasePipeline")
+    return found
