@@ -13,7 +13,9 @@ from orbweb.frontier.memory import MemoryShard, Place, Run
 
 READ_ALL = b"""
 local out = {}
-for _, key in ipairs(redis.call('KEYS', '*')) do
+local keys = redis.call('KEYS', '*')
+table.sort(keys)
+for _, key in ipairs(keys) do
   local kind = redis.call('TYPE', key).ok
   local value
   if kind == 'hash' then value = redis.call('HGETALL', key)
@@ -35,9 +37,19 @@ class Dumper:
         self._client = client
         self._sha = client.call("SCRIPT", "LOAD", READ_ALL)
 
+    async def read(self) -> list[Any]:
+        """Keys with their types and values, as they come over the wire."""
+        answer: list[Any] = await self._client.execute_command("EVALSHA", self._sha, 0)
+        return answer
+
     async def raw(self) -> State:
+        """Every key and its value."""
+        return self.parse(await self.read())
+
+    @staticmethod
+    def parse(answer: list[Any]) -> State:
         state: State = {}
-        for key, kind, value in await self._client.execute_command("EVALSHA", self._sha, 0):
+        for key, kind, value in answer:
             name = key.decode()
             if kind == b"hash":
                 texts = [word.decode() for word in value]

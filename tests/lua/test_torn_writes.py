@@ -139,8 +139,12 @@ class TreeCrawl:
         self.connect()
 
 
+TIMES = [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 30))]
+
+
+@pytest.mark.parametrize("time", TIMES)
 @pytest.mark.parametrize("server", KINDS, indirect=True)
-def test_a_file_torn_at_any_byte_loses_nothing_in_two_restarts(server: Server) -> None:
+def test_a_file_torn_at_any_byte_loses_nothing_in_two_restarts(server: Server, time: int) -> None:
     seed = random.randrange(10**6)
     luck = random.Random(seed)
     crawl = TreeCrawl(server)
