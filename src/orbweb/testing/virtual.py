@@ -12,8 +12,14 @@ import itertools
 import math
 import random
 import sys
+from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from concurrent.futures import Executor
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 STALLED_TURNS = 20_000
 """Turns without progress of the clock after which a simulation counts as livelocked."""
@@ -118,6 +124,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
     Every positive delay is at least one millisecond, so that the clock moves.
     """
 
+    if TYPE_CHECKING:  # what `asyncio.BaseEventLoop` has and its stubs leave out
+        _ready: deque[asyncio.Handle]
+        _scheduled: list[Any]
+        _timer_cancelled_count: int
+
+        def _run_once(self) -> None: ...
+        def _asyncgen_firstiter_hook(self, agen: Any) -> None: ...
+        def _asyncgen_finalizer_hook(self, agen: Any) -> None: ...
+
     def __init__(self, timeline: Timeline, name: str = "") -> None:
         super().__init__()
         self.name = name
@@ -169,20 +184,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self in self._timeline.loops:
             self._timeline.loops.remove(self)
 
-    def dispose(self) -> None:
-        """Unwind what was left, silently, when the simulation is over."""
+    def unwind(self) -> None:
+        """Unwind what is left, silently, when the simulation is over; `close` comes after it."""
         self.abandon()
         outer = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
             for task in self._born:
                 if not task.done():
-                    task._log_destroy_pending = False
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
                     _close(task.get_coro())
             self._born.clear()
         finally:
             asyncio._set_running_loop(outer)
-        self.close()
 
     def next_number(self) -> int:
         return next(self._numbers)
@@ -193,7 +207,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._timeline.now_ms / 1000
 
     def call_at(
-        self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None
+        self,
+        when: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
         now = self._timeline.now_ms
         at = math.ceil(when * 1000 - 1e-4)
@@ -212,7 +230,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return _Future(loop=self)
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(
+        self,
+        executor: Executor | None,
+        func: Callable[[*_Ts], _T],
+        *args: *_Ts,
+    ) -> asyncio.Future[_T]:
         raise RuntimeError(f"{func!r}: a simulated node has no threads")
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -242,6 +265,6 @@ def _close(coro: Any) -> None:
                 each.close()
             except RuntimeError:  # it ignored GeneratorExit: it waits in its `finally` now
                 continue
-            except BaseException:  # noqa: BLE001 - what dead code raises while it is unwound
+            except BaseException:
                 break
             break

@@ -3,6 +3,8 @@
 Each must be caught by the checker within `seeds` runs; so the table says what the checker can see.
 """
 
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 import asyncio
@@ -57,6 +59,8 @@ class Mutant:
     name: str
     whose: str = ""
     """Who works like this (frontier protocol, c.3)."""
+    by: tuple[str, ...] = ()
+    """The violations that give it away; one of them must be found."""
     seeds: int = 200
     """It must be caught within so many seeds."""
     weather: Weather | None = Weather.STORM
@@ -144,7 +148,7 @@ class _PopThenLease(LossyFrontier):
         claim, popped = await self.call("pop", node, seq, want, lease_ms)
         if popped:
             await _insist(self, "put", popped)
-        return claim  # type: ignore[no-any-return]
+        return claim
 
 
 class _AnswersEarly(ItemBuffer):
@@ -230,16 +234,16 @@ class _Counter(StoreFrontier):
         self._finish(run)
         return answer
 
-    def _bury(self, run: Run, id: str, task: Task, reason: str, error: str) -> None:
-        super()._bury(run, id, task, reason, error)
+    def _bury(self, run: Run, id: str, task: Task, *facts: Any) -> None:
+        super()._bury(run, id, task, *facts)
         if task.place is not Place.IDLE:
             run.counters["left"] -= 1
 
     def _finish(self, run: Run) -> None:
-        if run.state is RunState.RUNNING and SEED_ID not in run.tasks:
-            if run.counters["left"] <= 0:
-                run.state = RunState.DONE
-                run.finished = self._wall
+        seeded = SEED_ID not in run.tasks
+        if run.state is RunState.RUNNING and seeded and run.counters["left"] <= 0:
+            run.state = RunState.DONE
+            run.finished = self._wall
 
 
 class _Reports(StoreFrontier):
@@ -332,11 +336,15 @@ class _Unsettled(LossyFrontier):
 
 
 def _with_poison(plan: Plan) -> Plan:
-    return replace(plan, poison=True)
+    return replace(plan, poison=True, bound_ms=300_000)
 
 
 def _slow_network(plan: Plan) -> Plan:
     return replace(plan, nodes=4, faults=replace(plan.faults, latency_ms=300))
+
+
+def _many_pauses(plan: Plan) -> Plan:
+    return replace(plan, faults=replace(plan.faults, pause=0.4, crash=0.0, latency_ms=200))
 
 
 def _long_outages(plan: Plan) -> Plan:
@@ -346,47 +354,85 @@ def _long_outages(plan: Plan) -> Plan:
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
     for mutant in (
-        Mutant("ack_before_children", "netspy", frontier=_AckBeforeChildren),
+        Mutant(
+            "ack_before_children",
+            "netspy",
+            by=("early_exit", "lost_url"),
+            frontier=_AckBeforeChildren,
+        ),
         Mutant(
             "dedup_then_push",
             "scrapy-redis, netspy",
+            by=("lost_url",),
             server=_SeparateSeen,
             frontier=_DedupThenPush,
         ),
         Mutant(
             "pop_then_lease",
             "kombu, Faktory, RQ, netspy",
+            by=("lost_url", "not_ended"),
             server=_PopAndLease,
             frontier=_PopThenLease,
         ),
-        Mutant("ack_before_persist", "scrapy-redis", buffer=_AnswersEarly),
-        Mutant("retry_locally", "netspy", frontier=_RetryLocally),
-        Mutant("seed_once_lock", "netspy", server=_SeedOnce),
-        Mutant("pending_counter", "Sidekiq batch, crawlee", server=_Counter),
+        Mutant(
+            "ack_before_persist",
+            "scrapy-redis",
+            by=("lost_item",),
+            buffer=_AnswersEarly,
+        ),
+        Mutant(
+            "retry_locally",
+            "netspy",
+            by=("lost_item", "lost_url", "early_exit"),
+            frontier=_RetryLocally,
+        ),
+        Mutant("seed_once_lock", "netspy", by=("lost_url",), server=_SeedOnce),
+        Mutant(
+            "pending_counter",
+            "Sidekiq batch, crawlee",
+            by=("early_exit", "lost_url"),
+            server=_Counter,
+        ),
         Mutant(
             "end_by_heartbeats",
             "netspy",
+            by=("early_exit",),
             seeds=3000,
             server=_Reports,
             frontier=_EndByReports,
             change=_slow_network,
         ),
-        Mutant("unfenced", "Oban, pg-boss, Faktory, arq, netspy", server=_Unfenced),
-        Mutant("no_delivery_cap", "netspy, early Faktory", server=_NoCap, change=_with_poison),
+        Mutant(
+            "unfenced",
+            "Oban, pg-boss, Faktory, arq, netspy",
+            by=("zombie_start", "wrong_dead", "slots", "acked_twice"),
+            seeds=500,
+            server=_Unfenced,
+        ),
+        Mutant(
+            "no_delivery_cap",
+            "netspy, early Faktory",
+            by=("poison_loop",),
+            server=_NoCap,
+            change=_with_poison,
+        ),
         Mutant(
             "key_of_attempt",
             "keys with a time stamp",
+            by=("duplicate_item",),
             patches=((step_module, "Outputs", _KeyOfAttempt),),
         ),
         Mutant(
             "split_dedup",
             "bloom snapshots restored apart",
+            by=("lost_url",),
             weather=Weather.ROLLBACK,
             on_rollback=_keep_seen,
         ),
         Mutant(
             "uncapped_clock",
             "wall clocks",
+            by=("reaped_in_calm", "fetched_in_calm"),
             weather=Weather.CALM,
             patches=((memory_module, "clock_step_ms", _no_step),),
             change=_long_outages,
@@ -394,18 +440,28 @@ MUTANTS: dict[str, Mutant] = {
         Mutant(
             "client_clocks",
             "kombu, dramatiq, crawlee, netspy",
+            by=("zombie_start",),
             server=_ClientClocks,
             skew_ms=_wrong_by_seconds,
         ),
-        Mutant("no_claim_replay", "all but SQS FIFO", weather=Weather.CALM, server=_NoReplay),
+        Mutant(
+            "no_claim_replay",
+            "all but SQS FIFO",
+            by=("reaped_in_calm",),
+            weather=Weather.CALM,
+            server=_NoReplay,
+        ),
         Mutant(
             "start_unchecked",
-            "anyone without a margin",
+            "who trusts a lease without a look at the clock",
+            by=("zombie_start",),
             patches=((step_module.Step, "_before_send", _start_unchecked),),
+            change=_many_pauses,
         ),
         Mutant(
             "exit_before_durable",
-            "our first version",
+            "who exits on the first 'done'",
+            by=("lost_url", "lost_item", "early_exit"),
             seeds=1000,
             weather=Weather.ROLLBACK,
             frontier=_Unsettled,

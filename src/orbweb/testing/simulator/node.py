@@ -13,7 +13,7 @@ from orbweb.download.base import DownloadError
 from orbweb.download.chain import Chain
 from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import EngineOptions, World
-from orbweb.frontier.base import Frontier
+from orbweb.frontier.base import HOLD_ID, Frontier
 from orbweb.model import codec
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
@@ -94,7 +94,7 @@ class Node:
         facts = Exit(
             report.exit_code,
             report.state,
-            len(run.tasks) if run else 0,
+            sum(id != HOLD_ID for id in run.tasks) if run else 0,
             self.joined_done,
         )
         self.simulation.log("exit", self.name, report.why, facts)
@@ -249,4 +249,3 @@ class Spider(Hooks):
     def _request(self, page: Page, *, twin: bool = False) -> Request:
         callback = "parse_plain" if page.plain_def and not page.raises and not page.stuck else None
         return Request(page.url, callback=callback, dont_filter=twin)
-

@@ -72,7 +72,8 @@ class Simulation:
             )
         except Livelock as error:
             self.log("livelock", detail=str(error))
-        self._conclude()
+        finally:
+            self._conclude()
         return record
 
     def _conclude(self) -> None:
@@ -84,15 +85,18 @@ class Simulation:
             record.pending = len(run.tasks)
             record.reaped = run.counters["reaped"]
             record.items = run.counters["items"]
-        for node in [*self.nodes.values(), *self._graveyard]:
-            for loop in (node.loop, node.keeper_loop):
-                for text in loop.errors:
-                    self.log("loop_error", node.name, detail=text)
+        nodes = [*self.nodes.values(), *self._graveyard]
+        loops = [loop for node in nodes for loop in (node.loop, node.keeper_loop)]
+        for loop in loops:
+            for text in loop.errors:
+                self.log("loop_error", loop.name, detail=text)
         self._concluded = True
-        for node in [*self.nodes.values(), *self._graveyard]:
+        for node in nodes:
             node.alive = False
-            node.loop.dispose()
-            node.keeper_loop.dispose()
+        for loop in loops:
+            loop.unwind()
+        for loop in loops:
+            loop.close()
 
     def log(self, kind: str, node: str = "", subject: str = "", detail: Any = None) -> None:
         """Add a fact to the history."""
@@ -144,29 +148,21 @@ class Simulation:
     def page_of(self, url: str) -> Page:
         return self.site.pages[url.rpartition("/")[2]]
 
-    def visit(
-        self, node: Node, page: Page, request: Request, answer: asyncio.Future[int]
-    ) -> None:
+    def visit(self, node: Node, page: Page, request: Request, answer: asyncio.Future[int]) -> None:
         """A request arrives at the site; `answer` gets the number of this visit."""
         visit = (node, request.id, request.lease_token, answer)
         going_on = self._going_on.setdefault(page.host, [])
         going_on.append(visit)
-        overlap = sum(
-            each[0].alive and self.server.owner(each[1]) == each[2] for each in going_on
-        )
+        overlap = sum(each[0].alive and self.server.owner(each[1]) == each[2] for each in going_on)
         current = self.server.owner(request.id) == request.lease_token
-        self.log(
-            "start", node.name, page.name, Start(request.lease_token, current, overlap)
-        )
+        self.log("start", node.name, page.name, Start(request.lease_token, current, overlap))
         if page.poison:
             going_on.remove(visit)
             self.kill(node, page.name)
             return
         self.timeline.call_in(page.duration_ms, self._respond, page, visit)
 
-    def _respond(
-        self, page: Page, visit: tuple[Node, str, str, asyncio.Future[int]]
-    ) -> None:
+    def _respond(self, page: Page, visit: tuple[Node, str, str, asyncio.Future[int]]) -> None:
         self._going_on[page.host].remove(visit)
         node, _, _, answer = visit
         if not node.alive or answer.done():
@@ -209,8 +205,17 @@ class Simulation:
         if self.timeline.now_ms > self._chaos_until_ms:
             return
         self.timeline.call_in(rng.randint(500, 6000), self._chaos)
-        kinds = ("crash", "pause", "wedge", "partition", "terminate", "operator_stop",
-                 "clock_jump", "outage", "rollback")
+        kinds = (
+            "crash",
+            "pause",
+            "wedge",
+            "partition",
+            "terminate",
+            "operator_stop",
+            "clock_jump",
+            "outage",
+            "rollback",
+        )
         luck = rng.random()
         for kind in kinds:
             luck -= getattr(faults, kind)

@@ -1,0 +1,80 @@
+"""Fleets of the production engine in virtual time, with every fault, and mutants of the design."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+from orbweb.testing.simulator.mutants import MUTANTS
+from orbweb.testing.simulator.plan import Weather
+from orbweb.testing.simulator.runner import (
+    Tally,
+    history_in_new_process,
+    hunt,
+    run_on_processes,
+    run_seeds,
+)
+
+MIXED_RUNS = 8_000
+ROLLBACK_RUNS = 2_000
+
+
+def describe(tally: Tally) -> str:
+    return "\n".join(f"seed {seed}: {found}" for seed, found in tally.failures.items())
+
+
+@pytest.mark.parametrize("first", range(0, 160, 40))
+def test_nothing_is_lost_whatever_happens_to_the_nodes(first: int) -> None:
+    tally = run_seeds(range(first, first + 40))
+    assert not tally.failures, describe(tally)
+    assert tally.counts["crash"] > 20
+    assert tally.counts["outage"] > 5
+
+
+def test_nothing_is_lost_when_the_server_forgets_its_last_writes() -> None:
+    tally = run_seeds(range(60), Weather.ROLLBACK)
+    assert not tally.failures, describe(tally)
+    assert tally.counts["rollback"] > 60
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_of_the_design_is_caught(name: str) -> None:
+    tally = hunt(name)
+    assert tally.caught(MUTANTS[name]), tally.line()
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    one, two = (history_in_new_process(7, hash_seed) for hash_seed in ("0", "1"))
+    assert len(one.splitlines()) > 100
+    assert one == two
+
+
+def test_other_seeds_give_other_histories() -> None:
+    assert history_in_new_process(7, "0") != history_in_new_process(8, "0")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_ten_thousand_fleets(capsys: pytest.CaptureFixture[str]) -> None:
+    mixed = run_on_processes(range(MIXED_RUNS))
+    rolled = run_on_processes(range(ROLLBACK_RUNS), Weather.ROLLBACK)
+    with capsys.disabled():
+        print(f"\nmixed    {mixed.line()}\nrollback {rolled.line()}")
+    assert not mixed.failures, describe(mixed)
+    assert not rolled.failures, describe(rolled)
+    assert mixed.runs + rolled.runs == MIXED_RUNS + ROLLBACK_RUNS
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_seeds_until_each_mutant_is_caught(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        tallies = dict(zip(MUTANTS, pool.map(hunt, MUTANTS), strict=True))
+    with capsys.disabled():
+        for name, tally in tallies.items():
+            print(f"\n{name}: caught after {tally.runs} seeds", end="")
+        print()
+    missed = [name for name, tally in tallies.items() if not tally.caught(MUTANTS[name])]
+    assert not missed
