@@ -118,9 +118,6 @@ def test_a_run_is_told_from_outside(call: Call) -> None:
     assert "3 pages, 3 items" in status
     assert "skipped  1 (robots_disallowed 1)" in status
     assert "failed   3  (orbweb failed list ShopSpider)" in status
-    (node,) = call("nodes", "ShopSpider", "--json").json
-    assert node["said"]["spider"] == "ShopSpider"
-    assert str(node["said"]["pid"]) in call("nodes", "ShopSpider").out
     unknown = call("status", "Shop")
     assert (unknown.code, unknown.out) == (2, "")
     assert "jobs there: ShopSpider" in unknown.err
@@ -219,8 +216,13 @@ def test_an_operator_stops_a_run(call: Call, folder: Path) -> None:
         ) as process:
             while not _pages(call, "LongSpider") and process.poll() is None:
                 pass
+            while not (nodes := call("nodes", "LongSpider", "--json").json):
+                assert process.poll() is None
+            table = call("nodes", "LongSpider").out
             stopped = call("stop", "LongSpider")
             _, err = process.communicate(timeout=60)
+    assert [node["said"]["pid"] for node in nodes] == [process.pid]
+    assert str(process.pid) in table
     assert "1 node asked to stop" in stopped.out
     assert "undo" in stopped.err
     assert process.returncode == 75, err
