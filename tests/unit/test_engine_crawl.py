@@ -9,7 +9,7 @@ import pytest
 from tests.unit.engine_world import SITE, Crawler, ListPipeline, Town, links
 
 from orbweb.download.base import DownloadError, Dropped, Failed
-from orbweb.errors import ItemError, NotRetryError, StoreUnavailable, ValidationError
+from orbweb.errors import ItemError, NotRetryError, PipelineError, StoreUnavailable, ValidationError
 from orbweb.frontier.base import RunConfig
 from orbweb.model.codec import decode, encode
 from orbweb.model.reasons import Reason
@@ -404,6 +404,32 @@ def test_hooks_around_the_run_are_called_once() -> None:
     town, spider = Town(TREE), Hooked()
     town.run(town.node(spider))
     assert spider.calls == ("start", "end")
+
+
+def test_a_fetch_that_needs_the_store_waits_for_it_and_costs_no_retry() -> None:
+    failures = iter(range(5))
+
+    def page(request: Request) -> str:
+        if next(failures, None) is not None:
+            raise StoreUnavailable("robots of the site")
+        return links()
+
+    town = Town({f"{SITE}/a": page}, config=RunConfig(max_retries=1))
+    (report,) = town.run(town.node(Crawler()))
+    assert report.exit_code == 0
+    assert report.counts["retry"] == 0
+    assert urls(town) == ["/a"]
+
+
+def test_an_error_of_the_spiders_own_pipeline_client_is_a_callback_error() -> None:
+    class Own(Crawler):
+        def parse(self, request: Any, response: Any) -> Any:
+            raise PipelineError("my own client failed")
+
+    town = Town({f"{SITE}/a": links()}, config=RunConfig(max_retries=1))
+    town.run(town.node(Own()))
+    assert letters(town)[f"{SITE}/a"][0] == "callback_error"
+    assert len(town.chain.asked) == 2
 
 
 def test_a_lost_answer_is_asked_for_again_with_the_same_arguments() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -121,12 +121,9 @@ class Callbacks:
     async def _collect_async(self, result: Any, outputs: Outputs, flush: Flush) -> None:
         if inspect.isawaitable(result):
             result = await result
-        if not isinstance(result, AsyncIterable):
-            for output in as_outputs(result):
-                outputs.accept(output)
-            await _settle(outputs, flush)
-            return
-        async with aclosing(_as_generator(result)) as stream:
+        own = inspect.isasyncgen(result)
+        stream: AsyncGenerator[Any, None] = result if own else _as_generator(result)
+        async with aclosing(stream):
             count = 0
             async for output in stream:
                 outputs.accept(output)
@@ -214,6 +211,10 @@ async def _settle(outputs: Outputs, flush: Flush) -> None:
     await flush()
 
 
-async def _as_generator(stream: AsyncIterable[Any]) -> Any:
-    async for each in stream:
-        yield each
+async def _as_generator(result: Any) -> AsyncGenerator[Any, None]:
+    if isinstance(result, AsyncIterable):
+        async for each in result:
+            yield each
+    else:
+        for each in as_outputs(result):
+            yield each

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from orbweb.download.base import Again, Dropped, Failed, Fetched
+from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome
 from orbweb.engine.outputs import Outputs
 from orbweb.engine.tools import StepTools
 from orbweb.errors import (
@@ -18,6 +18,7 @@ from orbweb.errors import (
     PipelineError,
     RunLost,
     SpiderError,
+    StoreUnavailable,
     ValidationError,
 )
 from orbweb.frontier.base import Ack, Lease, Nack, NewRequest
@@ -32,6 +33,8 @@ EMIT_CHUNK = 1000
 
 LONGEST_ERROR = 2000
 """Characters of an error text that are kept with a dead letter."""
+
+STORE_PAUSE_SECONDS = 0.5
 
 log = get_logger("orbweb.engine")
 
@@ -52,6 +55,10 @@ class Page:
     outputs: Outputs
     reason: Reason = Reason.DONE
     error: str = ""
+
+
+class _SinkClosed(Exception):
+    """The item buffer ends before the page's items were stored: the node stops."""
 
 
 class Step:
@@ -99,7 +106,7 @@ class Step:
             self._drop()
         except RunLost:
             raise
-        except PipelineError as error:
+        except _SinkClosed as error:
             log.debug("%s: %s", self.lease.id, error)
             self._settle(Nack(*self.held, counted=False, reason=Reason.STOPPED))
         except Exception as error:
@@ -128,9 +135,7 @@ class Step:
             tools.callbacks.resolve(request)
         except SpiderError as error:
             return await self._fail(request, None, Reason.UNKNOWN_CALLBACK, error)
-        result = await tools.chain.download(
-            request, download_midware=self._midware(request), before_send=self._before_send
-        )
+        result = await self._download(request)
         if self.over:
             return None
         if isinstance(result, Fetched):
@@ -151,6 +156,18 @@ class Step:
             return None
         return await self._again(result)
 
+    async def _download(self, request: Request) -> Outcome:
+        """Fetch. That the store is away (it keeps robots.txt too) is no failure of the request."""
+        while True:
+            try:
+                return await self._tools.chain.download(
+                    request, download_midware=self._midware(request), before_send=self._before_send
+                )
+            except StoreUnavailable as error:
+                log.debug("%s waits for the store: %s", request.url, error)
+            await asyncio.sleep(STORE_PAUSE_SECONDS)
+            await self._renew()
+
     def _midware(self, request: Request) -> Callable[[Request], Any] | None:
         """The request's own `download_midware`, else the spider's if it has one."""
         own = request.download_midware
@@ -165,12 +182,15 @@ class Step:
 
     async def _before_send(self) -> None:
         """Make sure that nobody else can hold the lease; in doubt renew it first."""
+        if self.over or not self._tools.ledger.valid(self.held, self._tools.clock()):
+            await self._renew()
+
+    async def _renew(self) -> None:
+        """Renew this lease now; raises `LeaseLost` when it is another's."""
         tools = self._tools
-        if not self.over and tools.ledger.valid(self.held, tools.clock()):
-            return
         if not self.over and self.held in tools.ledger:
             lost, _, sent = await tools.session.renew([self.held])
-            if not lost:
+            if not lost and not self.over:
                 tools.ledger.renewed([self.held], sent)
                 return
         raise LeaseLost(f"lease of {self.lease.id} is lost")
@@ -187,7 +207,7 @@ class Step:
             await self._tools.callbacks.parse(
                 function, request, response, outputs, lambda: self._flush(outputs)
             )
-        except (LeaseLost, RunLost, PipelineError):
+        except (LeaseLost, RunLost, _SinkClosed):
             raise
         except NotRetryError as error:
             return await self._fail(
@@ -221,10 +241,16 @@ class Step:
         if self.over:
             raise LeaseLost(f"the work on {self.lease.id} was cancelled")
         if outputs.waiting_records:
-            await self._tools.buffer.wait_for_room()
-            self._stored.append(self._tools.buffer.submit(outputs.take_records()))
+            await self._submit(outputs)
         while outputs.waiting_children > EMIT_CHUNK:
             await self._emit(outputs.take_children(EMIT_CHUNK))
+
+    async def _submit(self, outputs: Outputs) -> None:
+        try:
+            await self._tools.buffer.wait_for_room()
+            self._stored.append(self._tools.buffer.submit(outputs.take_records()))
+        except PipelineError as error:
+            raise _SinkClosed(str(error)) from error
 
     async def _emit(self, children: list[NewRequest]) -> None:
         if not await self._tools.session.emit(self.held, children):
@@ -254,7 +280,10 @@ class Step:
             return []
         self._tools.ledger.finishing(self.held)
         await asyncio.wait(self._stored)
-        return [rejected for future in self._stored for rejected in future.result()]
+        try:
+            return [rejected for future in self._stored for rejected in future.result()]
+        except PipelineError as error:
+            raise _SinkClosed(str(error)) from error
 
     def _count_skipped(self, outputs: Outputs) -> None:
         for reason, count in outputs.skipped.items():
@@ -310,7 +339,7 @@ class Step:
                 outputs,
                 lambda: self._flush(outputs),
             )
-        except (LeaseLost, RunLost, PipelineError):
+        except (LeaseLost, RunLost, _SinkClosed):
             raise
         except Exception:
             log.exception("failed_request raised for %s", request.url)

@@ -8,7 +8,7 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from orbweb.engine.outputs import LinkRules
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import install_signals
 from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread
+from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
 from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.frontier.memory import MemoryFrontier, MemoryShard
@@ -168,9 +169,7 @@ async def _open_shared(
         embedded = EmbeddedStore(start.directory or Path.cwd())
         url = await asyncio.to_thread(embedded.__enter__)
         stack.push_async_callback(asyncio.to_thread, embedded.release)
-
-        async def revive() -> None:
-            await asyncio.to_thread(embedded.ensure)
+        revive = _reviver(embedded, stack)
 
     client = connect(url, settings["STORE_TIMEOUT"])
     stack.push_async_callback(client.aclose)
@@ -203,6 +202,20 @@ async def _open_shared(
         },
         revive=revive,
     )
+
+
+def _reviver(embedded: EmbeddedStore, stack: AsyncExitStack) -> Callable[[], Awaitable[None]]:
+    """Starts the embedded server again when it does not answer; on a thread that nobody awaits."""
+    thread = CallbackThreads(1, "orbweb-store")
+    stack.callback(thread.close)
+
+    async def revive() -> None:
+        try:
+            await thread.run(embedded.ensure)
+        except ConfigError as error:
+            raise StoreUnavailable(str(error)) from error
+
+    return revive
 
 
 def _say_scope(settings: Settings) -> None:
