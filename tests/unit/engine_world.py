@@ -54,7 +54,14 @@ class FakeChain:
         self.most_at_once = 0
         self._at_once = 0
 
-    async def download(self, request: Request, *, download_midware: Any = None, before_send: Any):
+    async def download(
+        self,
+        request: Request,
+        *,
+        download_midware: Any = None,
+        before_send: Any,
+        admit: Any = None,
+    ):
         if not request.auto_request:
             return Fetched(request, None)
         if download_midware is not None:

@@ -11,6 +11,7 @@ from tests.unit.engine_world import SITE, Crawler, ListPipeline, Town, links
 from orbweb.download.base import DownloadError, Dropped, Failed
 from orbweb.errors import ItemError, NotRetryError, PipelineError, StoreUnavailable, ValidationError
 from orbweb.frontier.base import RunConfig
+from orbweb.frontier.memory import Place, TimedSet
 from orbweb.model.codec import decode, encode
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
@@ -290,26 +291,53 @@ def test_a_stored_request_that_cannot_be_read_is_a_dead_letter() -> None:
     assert report.run.reasons == {"undecodable": 1}
 
 
-def test_a_page_with_thousands_of_links_enters_in_pieces() -> None:
-    names = [str(n) for n in range(3500)]
-    town = Town({f"{SITE}/a": links(*names)}, config=RunConfig(max_retries=0, host_concurrency=0))
-    sizes: list[int] = []
-    store = town.frontier()
-    ack, emit = store.ack, store.emit
+class Long(Crawler):
+    """Yields thousands of links, and then takes its time."""
 
-    async def counting_ack(acks: Any) -> Any:
-        sizes.append(sum(len(each.children) for each in acks))
-        return await ack(acks)
+    async def parse(self, request: Any, response: Any) -> Any:
+        for n in range(3500):
+            yield Request(f"{SITE}/{n}", callback="parse_leaf", filter_repeat=n % 7 > 0)
+        await asyncio.sleep(60)
 
-    async def counting_emit(id: str, token: str, children: Any) -> Any:
-        sizes.append(len(children))
-        return await emit(id, token, children)
+    def parse_leaf(self, response: Any) -> Any:
+        yield {"url": response.url}
 
-    store.ack, store.emit = counting_ack, counting_emit  # type: ignore[method-assign]
-    (report,) = town.run(town.node(Crawler(), frontier=store, concurrency=100, max_held=400))
-    assert report.run is not None
-    assert report.run.reasons["status_rejected"] == 3500
-    assert max(sizes) <= 1000
+
+LONG = {f"{SITE}/a": links()} | {f"{SITE}/{n}": links() for n in range(3500)}
+
+
+def test_links_of_a_long_page_are_fetched_before_its_end() -> None:
+    town = Town(LONG, config=RunConfig(host_concurrency=0))
+    early: list[int] = []
+
+    async def look(engine: Any) -> None:
+        await asyncio.sleep(50)
+        early.append(len(town.chain.asked))
+
+    node = town.node(Long(), concurrency=100, max_held=400)
+    (report,) = town.drive([town.start(node, look)])
+    assert early[0] > 2000
+    assert report.exit_code == 0
+    assert sorted(town.chain.asked) == sorted(LONG), "each once"
+
+
+def test_a_store_that_forgets_early_links_gets_them_again_with_the_ack() -> None:
+    town = Town(LONG, config=RunConfig(host_concurrency=0))
+
+    async def roll_back(engine: Any) -> None:
+        (run,) = town.shard.runs.values()
+        await asyncio.sleep(0.15)
+        assert len(run.tasks) > 1000
+        for id in [id for id, task in run.tasks.items() if task.place is Place.QUEUED]:
+            run.seen.discard(int(id, 16) - (int(id, 16) >> 63 << 64))
+            del run.tasks[id]
+        run.queues.clear()
+        run.ready = TimedSet()
+
+    node = town.node(Long(), concurrency=100, max_held=400)
+    (report,) = town.drive([town.start(node, roll_back)])
+    assert report.exit_code == 0
+    assert set(town.chain.asked) == set(LONG)
 
 
 def test_links_that_are_not_wanted_are_counted_by_reason() -> None:

@@ -10,7 +10,8 @@ import pytest
 from tests.unit.engine_world import SITE, Crawler, Town, end, links
 
 from orbweb.engine.seeder import FLUSH_SECONDS
-from orbweb.frontier.base import SeedCode, SeedReply
+from orbweb.frontier.base import SEED_ID, SeedCode, SeedReply
+from orbweb.frontier.memory import Place, Task
 from orbweb.model.request import Request
 
 NUMBERS = {f"{SITE}/{n}": links() for n in range(1000)}
@@ -172,6 +173,23 @@ def test_a_store_that_was_rolled_back_gets_the_lost_seeds_again() -> None:
     assert lost == [4]
     assert report.exit_code == 0
     assert sorted(town.chain.asked) == urls(200)
+
+
+def test_a_store_that_forgot_the_end_of_the_seeding_is_seeded_again() -> None:
+    town = Town(NUMBERS, seconds=100.0)
+
+    async def roll_back(engine: Any) -> None:
+        await asyncio.sleep(50)
+        (run,) = town.shard.runs.values()
+        run.tasks[SEED_ID] = Task(SEED_ID, 0, None, place=Place.IDLE)
+        run.cursor = 1
+
+    node = town.node(Crawler("0", "1", "2"), seed_batch=1)
+    (report,) = town.drive([town.start(node, roll_back)])
+    assert report.exit_code == 0
+    assert report.run is not None
+    assert report.run.seeds > 3
+    assert sorted(town.chain.asked) == urls(3)
 
 
 def test_only_one_node_runs_start_requests() -> None:

@@ -193,21 +193,22 @@ class Seeder:
         return bool(self._token)
 
     async def run(self) -> None:
-        """Return when the seeding has ended, here or elsewhere, or this node cannot do it."""
+        """Seed whenever nobody does, until cancelled or until this node has failed to.
+
+        Also when the seeding has ended it asks from time to time: a store that lost its last
+        writes may want the end of the seeds once more.
+        """
         while self.failed is None:
             reply, sent = await self._tools.session.seed_claim()
-            if reply.code is SeedCode.DONE:
-                return
             if reply.code is not SeedCode.OK:
-                await asyncio.sleep(self._ask_again_seconds())
+                await asyncio.sleep(self._ask_again_seconds(reply.code))
                 continue
             self._token, self._batch = reply.token, reply.cursor
             held = Held(SEED_ID, reply.token)
             self._tools.ledger.add(held, sent)
             self._tools.ledger.finishing(held)
             try:
-                if await self._seed_while_held():
-                    return
+                await self._seed_while_held()
             finally:
                 self._tools.ledger.remove(held)
 
@@ -216,16 +217,14 @@ class Seeder:
         if self._token:
             await self._tools.session.expire(Held(SEED_ID, self._token))
 
-    def _ask_again_seconds(self) -> float:
-        return min(max(self._tools.options.lease_seconds / 10, 0.2), 5.0)
+    def _ask_again_seconds(self, code: SeedCode) -> float:
+        lease = self._tools.options.lease_seconds
+        return max(lease, 5.0) if code is SeedCode.DONE else min(max(lease / 10, 0.2), 5.0)
 
-    async def _seed_while_held(self) -> bool:
-        """Run `start_requests` until it has come to its end (True) or is another's (False)."""
-        while self.failed is None:
-            end = await self._seed()
-            if end is not _End.AGAIN:
-                return end is _End.DONE
-        return False
+    async def _seed_while_held(self) -> None:
+        """Run `start_requests` until it has come to its end or is another's."""
+        while self.failed is None and await self._seed() is _End.AGAIN:
+            pass
 
     async def _seed(self) -> _End:
         source = SeedSource(self._tools, self._epoch)
