@@ -180,18 +180,28 @@ class FrontierMachine(RuleBasedStateMachine):
         children=codes,
         failed=st.sampled_from([False, False, True]),
         items=st.integers(0, 2),
+        redirected=codes,
     )
     def ack(
-        self, run: int, which: list[int], children: list[int], failed: bool, items: int
+        self,
+        run: int,
+        which: list[int],
+        children: list[int],
+        failed: bool,
+        items: int,
+        redirected: list[int],
     ) -> None:
         run = self.run(run)
         held = self.pick(run, which)
+        requests = [new_request(code) for code in redirected]
+        targets = [each.fingerprint for each in requests if each.fingerprint is not None]
         error = "broke\nhalf-way" if failed else ""
         acks = [
-            Ack(id, token, "callback_error" if error else "done", items, links, error)
+            Ack(id, token, "callback_error" if error else "done", items, links, error, targets)
             for n, (id, token) in enumerate(held)
             for links in [[new_request(code) for code in children[n::2]]]
         ]
+        self.twins.step(run, "seen", targets)
         answer = self.twins.step(run, "ack", acks)
         if answer is not RunLost:
             self.counts["acks"] += sum(answer)

@@ -32,6 +32,11 @@ MUTANTS = (
         "return call('HGET', OWNER, id) == token",
         "return call('HGET', OWNER, id)",
     ),
+    Mutant(
+        "where a redirect led is not seen",
+        "ack",
+        "    for j = after, after + also - 1 do remember(ARGV[j]) end\n",
+    ),
     Mutant("ack keeps the slot", "ack", "    free_slot(id, token, host)\n"),
     Mutant("nack keeps the slot", "nack", "    free_slot(id, token, host)\n"),
     Mutant(

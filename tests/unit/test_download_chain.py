@@ -103,9 +103,11 @@ class Bench:
 
     async def run(self, *middlewares: Any, **options: Any) -> Any:
         request = options.pop("request", None) or Request(URL)
-        midware = options.pop("download_midware", None)
+        midware, admit = options.pop("download_midware", None), options.pop("admit", None)
         chain = self.chain(*middlewares, **options)
-        return await chain.download(request, download_midware=midware, before_send=self.before_send)
+        return await chain.download(
+            request, download_midware=midware, before_send=self.before_send, admit=admit
+        )
 
 
 async def test_the_order_of_one_request() -> None:
@@ -365,9 +367,12 @@ async def test_a_redirect_to_a_disallowed_page_is_dropped() -> None:
 async def test_a_redirect_out_of_the_crawl_is_dropped() -> None:
     bench = Bench(
         {URL: page(URL, 302, location="http://ads.example/")},
-        admit=lambda url: Reason.OFFSITE if "ads" in url else None,
     )
-    outcome = await bench.run()
+
+    async def admit(hop: Request) -> Reason | None:
+        return Reason.OFFSITE if "ads" in hop.url else None
+
+    outcome = await bench.run(admit=admit)
     assert isinstance(outcome, Dropped)
     assert outcome.reason is Reason.OFFSITE
     assert "http://ads.example/" in str(outcome.error)

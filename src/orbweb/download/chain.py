@@ -32,6 +32,8 @@ from orbweb.model.request import Request
 from orbweb.model.response import Response
 
 BeforeSend = Callable[[], Awaitable[None]]
+
+Admit = Callable[[Request], Awaitable[Reason | None]]
 """Awaited right before each send; raises `LeaseLost` when nothing may be sent any more."""
 
 _MEANT = (RequestError, ValidationError, NotRetryError, ContentTypeRejectedError)
@@ -61,19 +63,14 @@ class Chain:
         robots: Robots | None = None,
         status: StatusPolicy | None = None,
         redirects: RedirectRules | None = None,
-        admit: Callable[[str], Reason | None] | None = None,
         run_blocking: RunBlocking | None = None,
     ) -> None:
-        """`robots` None: not obeyed. `admit` says of a redirect's target why it is not wanted.
-
-        `run_blocking` takes plain `def` hooks off the event loop; without it they run on it.
-        """
+        """`robots` None: not obeyed. `run_blocking` takes plain `def` hooks off the event loop."""
         self._downloader = downloader
         self._middlewares = tuple(middlewares)
         self._robots = robots
         self._status = status or StatusPolicy()
         self._redirects = redirects or RedirectRules()
-        self._admit = admit
         self._run_blocking = run_blocking
         self._before = hooks_of(self._middlewares, "process_request", run_blocking)
         self._after = hooks_of(self._middlewares, "process_response", run_blocking)[::-1]
@@ -84,8 +81,11 @@ class Chain:
         *,
         download_midware: Callable[[Request], Any] | None = None,
         before_send: BeforeSend,
+        admit: Admit | None = None,
     ) -> Outcome:
         """Run one attempt to its outcome. No error of a request, page or middleware is raised.
+
+        `admit` says of a redirect's target why it is not wanted; such a request is dropped.
 
         What passes through is what `before_send` raises, such as `LeaseLost`, and cancellation.
         The outcome's request carries the identity (id, lease, depth, tries) of the one given, also
@@ -96,7 +96,7 @@ class Chain:
         try:
             request, response = await self._prepare(request, download_midware)
             if response is None:
-                response = await self._fetch(request, before_send)
+                response = await self._fetch(request, before_send, admit)
             response = await self._finish(request, response)
         except _Ended as ended:
             return ended.outcome
@@ -154,7 +154,9 @@ class Chain:
             setattr(result, field, getattr(request, field))
         return result
 
-    async def _fetch(self, request: Request, before_send: BeforeSend) -> Response:
+    async def _fetch(
+        self, request: Request, before_send: BeforeSend, admit: Admit | None
+    ) -> Response:
         response = await self._send(request, request, before_send)
         if response.status_code not in REDIRECT_STATUSES:
             return response
@@ -162,7 +164,7 @@ class Chain:
             return response
         try:
             async with asyncio.timeout(self._redirects.seconds(request)) as limit:
-                return await self._follow(request, response, before_send)
+                return await self._follow(request, response, before_send, admit)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -171,7 +173,11 @@ class Chain:
             raise _Ended(failure(request, late)) from error
 
     async def _follow(
-        self, request: Request, response: Response, before_send: BeforeSend
+        self,
+        request: Request,
+        response: Response,
+        before_send: BeforeSend,
+        admit: Admit | None,
     ) -> Response:
         trail = Trail(request, self._redirects.most)
         hop = request
@@ -180,7 +186,7 @@ class Chain:
                 hop = trail.next_hop(hop, response)
             except DownloadError as error:
                 raise _Ended(failure(request, error, response)) from error
-            refused = self._admit(hop.url) if self._admit is not None else None
+            refused = await admit(hop) if admit is not None else None
             if refused is not None:
                 text = f"{request.url} redirects to {hop.url}: {refused.text()}"
                 raise _Ended(Dropped(request, refused, DownloadError(refused, text)))

@@ -90,6 +90,16 @@ class Admission:
         request.depth = 0
         return self._admit(request, (epoch, "seed", str(ordinal)), deduplicated=True)
 
+    def redirect(self, hop: Request) -> int | Refused:
+        """Admit where a redirect leads: the fingerprint under which it counts as seen."""
+        try:
+            reason = self._rules.refusal(hop, hop.depth)
+            if reason is None:
+                return fingerprint(hop, self._rules.drop_query_params)
+            return Refused(reason, f"{hop.url}: {reason.text()}")
+        except BadUrlError as error:
+            return Refused(error.reason, str(error))
+
     def _admit(
         self, request: Request, origin: tuple[str, ...], *, deduplicated: bool
     ) -> NewRequest | Refused:
@@ -144,6 +154,8 @@ class Outputs:
         self.lost: list[str] = []
         """Texts about requests and items that cannot be taken although they should be."""
         self.lost_reason: Reason | None = None
+        self.children: list[NewRequest] = []
+        """Links, in the order in which they were yielded."""
         self.items = 0
         """Items that were yielded, those that cannot be stored included."""
         self.rejected_items = 0
@@ -153,12 +165,7 @@ class Outputs:
         self._default_table = default_table
         self._requests = 0
         self._awaitables: list[Awaitable[Any]] = []
-        self._children: list[NewRequest] = []
         self._records: list[ItemRecord] = []
-
-    @property
-    def waiting_children(self) -> int:
-        return len(self._children)
 
     @property
     def waiting_records(self) -> int:
@@ -186,12 +193,6 @@ class Outputs:
                 f"{str(output)[:80]!r}"
             )
 
-    def take_children(self, most: int | None = None) -> list[NewRequest]:
-        """Hand over the first `most` links, in the order in which they were yielded."""
-        taken = self._children[:most]
-        del self._children[: len(taken)]
-        return taken
-
     def take_records(self) -> list[ItemRecord]:
         """Hand over the items."""
         taken = self._records[:]
@@ -212,7 +213,7 @@ class Outputs:
         admitted = self._admission.child(request, self._parent, self._requests)
         self._requests += 1
         if isinstance(admitted, NewRequest):
-            self._children.append(admitted)
+            self.children.append(admitted)
             return
         self.skipped[admitted.reason] += 1
         if admitted.reason is Reason.NOT_SERIALIZABLE:

@@ -108,6 +108,10 @@ class Session:
         """See `Frontier.nack`."""
         return (await self._repeat(lambda: self._frontier.nack(nacks)))[0]
 
+    async def seen(self, fingerprints: Sequence[int]) -> list[bool]:
+        """See `Frontier.seen`."""
+        return (await self._repeat(lambda: self._frontier.seen(fingerprints)))[0]
+
     async def seed_claim(self) -> tuple[SeedReply, float]:
         """Ask for the seeding under the next sequence number; also tells when it was sent."""
         self._seed_claims += 1

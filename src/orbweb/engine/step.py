@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome
-from orbweb.engine.outputs import Outputs
+from orbweb.engine.outputs import Outputs, Refused
 from orbweb.engine.tools import StepTools
 from orbweb.errors import (
     LeaseLost,
@@ -23,13 +23,14 @@ from orbweb.errors import (
 )
 from orbweb.frontier.base import Ack, Lease, Nack, NewRequest
 from orbweb.log import get_logger
+from orbweb.model.fingerprint import request_id
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 from orbweb.pipelines.buffer import Rejected
 
 EMIT_CHUNK = 1000
-"""Links of one page that enter the frontier in one step."""
+"""A page with more links than this lets them enter before its end, this many in one step."""
 
 LONGEST_ERROR = 2000
 """Characters of an error text that are kept with a dead letter."""
@@ -76,6 +77,8 @@ class Step:
         self._tools = tools
         self._task: asyncio.Task[None] | None = None
         self._stored: list[asyncio.Future[list[Rejected]]] = []
+        self._emitted = 0
+        self._redirects: list[int] = []
 
     def start(self, group: asyncio.TaskGroup) -> asyncio.Task[None]:
         """Begin to work in a task of the group."""
@@ -161,12 +164,29 @@ class Step:
         while True:
             try:
                 return await self._tools.chain.download(
-                    request, download_midware=self._midware(request), before_send=self._before_send
+                    request,
+                    download_midware=self._midware(request),
+                    before_send=self._before_send,
+                    admit=self._admit_redirect,
                 )
             except StoreUnavailable as error:
                 log.debug("%s waits for the store: %s", request.url, error)
             await asyncio.sleep(STORE_PAUSE_SECONDS)
             await self._renew()
+
+    async def _admit_redirect(self, hop: Request) -> Reason | None:
+        """Why a redirect is not followed: off the site, or to a page that was taken before.
+
+        The request's own page is no such page: sites send one back to where it began.
+        """
+        admitted = self._tools.admission.redirect(hop)
+        if isinstance(admitted, Refused):
+            return admitted.reason
+        if hop.filter_repeat and request_id(admitted) != self.lease.id:
+            if (await self._tools.session.seen([admitted]))[0]:
+                return Reason.DUPLICATE_REDIRECT
+            self._redirects.append(admitted)
+        return None
 
     def _midware(self, request: Request) -> Callable[[Request], Any] | None:
         """The request's own `download_midware`, else the spider's if it has one."""
@@ -242,8 +262,8 @@ class Step:
             raise LeaseLost(f"the work on {self.lease.id} was cancelled")
         if outputs.waiting_records:
             await self._submit(outputs)
-        while outputs.waiting_children > EMIT_CHUNK:
-            await self._emit(outputs.take_children(EMIT_CHUNK))
+        if len(outputs.children) - self._emitted > EMIT_CHUNK:
+            await self._emit(outputs.children)
 
     async def _submit(self, outputs: Outputs) -> None:
         try:
@@ -252,9 +272,18 @@ class Step:
         except PipelineError as error:
             raise _SinkClosed(str(error)) from error
 
-    async def _emit(self, children: list[NewRequest]) -> None:
-        if not await self._tools.session.emit(self.held, children):
-            raise LeaseLost(f"lease of {self.lease.id} is lost")
+    async def _emit(self, children: Sequence[NewRequest]) -> None:
+        """Let nodes begin with the links of a long page before it has come to its end.
+
+        The ack brings them all again: had the store lost its last writes meanwhile, they would be
+        missing. So requests that are not deduplicated wait for the ack.
+        """
+        while len(children) - self._emitted > EMIT_CHUNK:
+            chunk = children[self._emitted : self._emitted + EMIT_CHUNK]
+            known = [child for child in chunk if child.fingerprint is not None]
+            if known and not await self._tools.session.emit(self.held, known):
+                raise LeaseLost(f"lease of {self.lease.id} is lost")
+            self._emitted += len(chunk)
 
     async def _finish(self, page: Page) -> None:
         """Wait until the items are durable, then hand in the ack with the links."""
@@ -272,8 +301,9 @@ class Step:
             log.error("%s: %s", page.url, text)
             self._tools.stats.incr("item_failed", outputs.rejected_items + len(rejected))
         stored = outputs.items - outputs.rejected_items - len(rejected)
-        children = outputs.take_children()
-        self._settle(Ack(*self.held, reason, stored, children, error[:LONGEST_ERROR]))
+        redirects = () if error else tuple(self._redirects)
+        error = error[:LONGEST_ERROR]
+        self._settle(Ack(*self.held, reason, stored, outputs.children, error, redirects))
 
     async def _durable(self) -> list[Rejected]:
         if not self._stored:

@@ -15,6 +15,7 @@ from orbweb.engine.outputs import Admission
 from orbweb.engine.session import Session
 from orbweb.engine.stats import Stats
 from orbweb.frontier.base import Ack, Nack
+from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.pipelines.buffer import ItemBuffer
 
@@ -44,6 +45,7 @@ class DownloadChain(Protocol):
         *,
         download_midware: Callable[[Request], Any] | None = None,
         before_send: Callable[[], Awaitable[None]],
+        admit: Callable[[Request], Awaitable[Reason | None]] | None = None,
     ) -> Outcome: ...
 
 

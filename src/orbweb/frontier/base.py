@@ -92,6 +92,8 @@ class Ack(NamedTuple):
     items: int = 0
     children: Sequence[NewRequest] = ()
     error: str = ""
+    also_seen: Sequence[int] = ()
+    """Fingerprints that count as seen from now on: where redirects led."""
 
 
 class Nack(NamedTuple):
@@ -272,6 +274,9 @@ class Frontier(Protocol):
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         """Give requests back: delayed by their backoff, or dead when their retries are used up."""
+
+    async def seen(self, fingerprints: Sequence[int]) -> list[bool]:
+        """Which of these the run has taken already. Changes nothing."""
 
     async def recover(self) -> int:
         """After an outage: repair what a torn write may have left; returns the repairs made.

@@ -200,12 +200,16 @@ class MemoryFrontier:
 
     # -- the run and its clocks
 
-    def _begin(self) -> Run:
+    def _run(self) -> Run:
         run = self.shard.runs.get(self._base)
         if run is None:
             raise RunLost(
                 f"run {self.job}/{self.run_id or 'default'} is not in the frontier any more"
             )
+        return run
+
+    def _begin(self) -> Run:
+        run = self._run()
         self._wall = self.shard.now_ms()
         self._now = run.clock.tick(self._wall, clock_step_ms(run.config))
         self._host_now = self.shard.clock.tick(self._wall, SHARD_STEP_MS)
@@ -457,6 +461,7 @@ class MemoryFrontier:
                 run.reasons[str(ack.reason)] += 1
             self._free_slot(run, ack.id, ack.token, task.host)
             run.counters["items"] += ack.items
+            run.seen.update(ack.also_seen)
         self._finish(run)
         return answer
 
@@ -500,6 +505,10 @@ class MemoryFrontier:
             result = NackResult.REQUEUED
         self._free_slot(run, nack.id, nack.token, task.host)
         return result
+
+    async def seen(self, fingerprints: Sequence[int]) -> list[bool]:
+        seen = self._run().seen
+        return [fingerprint in seen for fingerprint in fingerprints]
 
     async def recover(self) -> int:
         self._begin()
@@ -571,12 +580,7 @@ class MemoryFrontier:
         self._finish(run)
 
     async def status(self) -> Status:
-        run = self.shard.runs.get(self._base)
-        if run is None:
-            raise RunLost(
-                f"run {self.job}/{self.run_id or 'default'} is not in the frontier any more"
-            )
-        return self._status(run)
+        return self._status(self._run())
 
     def _status(self, run: Run) -> Status:
         count = run.counters

@@ -24,6 +24,7 @@ TRANSITIONS: dict[str, str] = {
     "redrive": DRAINING,
     "stop": DRAINING,
     "status": "no-writes",
+    "seen": "no-writes",
     "fsck": DRAINING,
     "reset": DRAINING,
     "collect": DRAINING,

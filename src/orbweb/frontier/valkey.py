@@ -204,9 +204,10 @@ class ValkeyFrontier:
 
     async def ack(self, acks: Sequence[Ack]) -> list[bool]:
         words: list[Word] = []
-        for id, token, reason, items, children, error in acks:
-            words += (id, token, str(reason), items, error, len(children))
+        for id, token, reason, items, children, error, also_seen in acks:
+            words += (id, token, str(reason), items, error, len(children), len(also_seen))
             words += request_words(children)
+            words += also_seen
         return [bool(flag) for flag in await self._call("ack", *words)]
 
     async def emit(self, id: str, token: str, children: Sequence[NewRequest]) -> bool:
@@ -227,6 +228,9 @@ class ValkeyFrontier:
                 payload,
             )
         return [NACK_RESULTS[code] for code in await self._call("nack", *words)]
+
+    async def seen(self, fingerprints: Sequence[int]) -> list[bool]:
+        return [bool(flag) for flag in await self._call("seen", *fingerprints)]
 
     async def recover(self) -> int:
         if self._revive:

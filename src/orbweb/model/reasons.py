@@ -13,6 +13,7 @@ class Reason(StrEnum):
 
     # not taken
     DUPLICATE_REQUEST = "duplicate_request"
+    DUPLICATE_REDIRECT = "duplicate_redirect"
     OFFSITE = "offsite"
     ROBOTS_DISALLOWED = "robots_disallowed"
     ROBOTS_UNREACHABLE = "robots_unreachable"
@@ -88,6 +89,14 @@ _TABLE: dict[Reason, _Entry] = {
         "相同的请求已经入队过",
         "To crawl it again pass filter_repeat=False, or start a fresh run.",
         "如需重新抓取，请设置 filter_repeat=False，或开始一次新的运行。",
+    ),
+    Reason.DUPLICATE_REDIRECT: _Entry(
+        "ended",
+        False,
+        "it redirects to a page that was taken before",
+        "重定向到的页面已经抓过",
+        "Nothing to do; pass filter_repeat=False to follow such redirects all the same.",
+        "无需处理；如仍要跟随这类重定向，请设置 filter_repeat=False。",
     ),
     Reason.OFFSITE: _Entry(
         "not taken",

@@ -360,7 +360,6 @@ def _build_chain(
             retry_after_max=settings["RETRY_AFTER_MAX"],
         ),
         redirects=RedirectRules(settings["MAX_REDIRECTS"], settings["REQUEST_TIMEOUT"]),
-        admit=_redirect_filter(options),
         run_blocking=threads.run,
     )
 

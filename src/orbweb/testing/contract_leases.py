@@ -228,6 +228,18 @@ class LeaseContract:
         assert await node.ids() == ["b", "c"]
         assert (await node.frontier.status()).items == 1
 
+    async def test_where_a_redirect_led_counts_as_seen(self, store: Store) -> None:
+        node = await seeded(store, page("a"))
+        (lease,) = await node.take()
+        (target, other) = pages("bc")
+        prints = [target.fingerprint or 0, other.fingerprint or 0]
+        assert await node.frontier.seen(prints) == [False, False]
+        ack = Ack(*lease.held, "done", 0, (), "", prints[:1])
+        assert await node.frontier.ack([ack]) == [True]
+        assert await node.frontier.seen(prints) == [True, False]
+        await node.frontier.add([target, other])
+        assert await node.ids() == ["c"]
+
     async def test_the_clock_never_goes_back(self, store: Store) -> None:
         node = await seeded(store, page("a"))
         await node.take()

@@ -1,7 +1,8 @@
 -- ack: finish requests that the caller still holds; their children enter in the same step.
 --
 -- ARGV  1 time, then for each request: id, token, reason, items, error ('' = none; else it is also
---       kept as a dead letter), number of children, and five words a child (see push_argv)
+--       kept as a dead letter), number of children, number of other fingerprints that are seen now
+--       (targets of redirects), five words a child (see push_argv), and those fingerprints
 -- Returns  one flag a request: 1 finished, 0 lease lost (nothing of it was done)
 
 if not begin() then return lost_run() end
@@ -9,10 +10,11 @@ local answer = {}
 local i = 2
 while i <= #ARGV do
   local id, token, reason, items, text = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4]
-  local children = tonumber(ARGV[i + 5])
+  local children, also = tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6])
+  local after = i + 7 + children * 5
   local body = owns(id, token) and call('HGET', BODY, id)
   if body then
-    push_argv(i + 6, children)
+    push_argv(i + 7, children)
     local host, _, retries = unpack_body(body)
     if text ~= '' then
       bury(id, body, retries + 1, reason, text)
@@ -22,13 +24,14 @@ while i <= #ARGV do
     forget(id)
     unlease(id)
     free_slot(id, token, host)
+    for j = after, after + also - 1 do remember(ARGV[j]) end
     if items > 0 then bump('items', items) end
     answer[#answer + 1] = 1
   else
     bump('fenced')
     answer[#answer + 1] = 0
   end
-  i = i + 6 + children * 5
+  i = after + also
 end
 commit()
 return answer

@@ -267,6 +267,9 @@ class LossyFrontier:
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         return await self.call("nack", nacks)
 
+    async def seen(self, fingerprints: Sequence[int]) -> list[bool]:
+        return await self.call("seen", fingerprints)
+
     async def recover(self) -> int:
         return await self.call("recover")
 
