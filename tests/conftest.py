@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def log_as_before() -> Iterator[None]:
-    """A spider that runs in a test's process configures logging; the next test sees nothing of it."""
+    """A spider that runs in the test process configures logging; undo it."""
     logger = logging.getLogger("orbweb")
     before = logger.handlers[:], logger.level, logger.propagate
     yield
