@@ -169,11 +169,11 @@ TORN_MUTANTS = (
     Mutant(
         "parent leaves before its children",
         "ack",
-        """    push_argv(i + 6, children)
+        """    push_argv(i + 7, children)
     local host, _, retries = unpack_body(body)
 """,
         """    forget(id)
-    push_argv(i + 6, children)
+    push_argv(i + 7, children)
     local host, _, retries = unpack_body(body)
 """,
     ),
