@@ -85,7 +85,7 @@ def _items(record: Record, expected: Counter[str]) -> Iterator[Violation]:
         wanted = 0 if page.flaky > most else page.items
         for number in range(wanted):
             copies = len(stored.get((name, number), ()))
-            if copies > requests:
+            if copies > requests + record.site.redirects_to(name):
                 yield Violation("duplicate_item", f"{name} #{number}: {copies} of {requests}")
             if copies < requests and name not in silent and record.ended:
                 yield Violation("lost_item", f"{name} #{number}: {copies} of {requests}")
@@ -225,7 +225,8 @@ def _calm(record: Record) -> Iterator[Violation]:
         page = record.site.pages[name]
         retries = most if page.raises else min(page.flaky, most)
         planned = requests * (1 + retries) if page.raises else requests + retries + page.stuck
-        if starts[name] != planned:
+        redirects = record.site.redirects_to(name)
+        if not planned <= starts[name] <= planned + redirects:
             yield Violation("fetched_in_calm", f"{name}: {starts[name]}, planned {planned}")
 
 
@@ -234,7 +235,7 @@ def _counts(record: Record) -> Iterator[Violation]:
     if not record.ended or record.plan.rolls_back:
         return
     silent, most = _silent(record), record.plan.config.max_retries
-    if any(page.twins for page in record.site.pages.values()):
+    if any(page.twins or page.leads_to for page in record.site.pages.values()):
         return
     wanted = sum(
         requests * record.site.pages[name].items

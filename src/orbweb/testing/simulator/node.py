@@ -13,7 +13,7 @@ from orbweb.download.base import DownloadError
 from orbweb.download.chain import Chain
 from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import EngineOptions, World
-from orbweb.frontier.base import HOLD_ID, Frontier
+from orbweb.frontier.base import HOLD_ID, Frontier, Held
 from orbweb.model import codec
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from orbweb.testing.simulator.world import Simulation
 
 GRACEFUL_SECONDS = 4.0
-MAX_HOLD_SECONDS = 40.0
+MAX_HOLD_SECONDS = 90.0
 WATCHDOG_SECONDS = 8.0
 
 
@@ -164,16 +164,28 @@ class Downloader:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._leases: dict[Any, Held] = {}
 
     async def fetch(self, request: Request) -> Response:
         node = self._node
         page = node.simulation.page_of(request.url)
         answer = asyncio.get_running_loop().create_future()
-        node.simulation.visit(node, page, request, answer)
+        node.simulation.visit(node, page, self._lease_of(request), answer)
         visit = await answer
         if visit <= page.flaky:
             raise DownloadError(Reason.CONNECTION, f"{request.url}: the site hung up")
-        return Response(request.url, headers={"visit": str(visit)}, request=request)
+        headers = {"visit": str(visit)}
+        if page.leads_to:
+            headers["location"] = node.simulation.site.pages[page.leads_to].url
+            return Response(request.url, 302, headers=headers, request=request)
+        return Response(request.url, headers=headers, request=request)
+
+    def _lease_of(self, request: Request) -> Held:
+        """The lease under which the running task works: a redirect's own request has none."""
+        task = asyncio.current_task()
+        if request.lease_token:
+            self._leases[task] = Held(request.id, request.lease_token)
+        return self._leases[task]
 
     async def close(self) -> None:
         return
@@ -222,7 +234,7 @@ class Spider(Hooks):
             yield self._request(site.pages[name], twin=position in site.twin_seeds)
 
     async def parse(self, request: Request, response: Response) -> AsyncIterator[Any]:
-        page = self._node.simulation.page_of(request.url)
+        page = self._node.simulation.page_of(response.url)
         if page.stuck and response.headers["visit"] == "1":
             await asyncio.get_running_loop().create_future()
         if self._node.timeline.rng.random() < 0.3:
@@ -231,7 +243,7 @@ class Spider(Hooks):
             yield output
 
     def parse_plain(self, request: Request, response: Response) -> list[Any]:
-        return list(self._outputs(self._node.simulation.page_of(request.url)))
+        return list(self._outputs(self._node.simulation.page_of(response.url)))
 
     def _outputs(self, page: Page) -> Any:
         for number in range(page.items):

@@ -165,6 +165,8 @@ class Network:
         """One call; raises `StoreUnavailable` after the timeout when no answer comes back."""
         answer = asyncio.get_running_loop().create_future()
         timeline, faults = self._timeline, self._faults
+        if not node.alive:  # killed a moment ago, in the same turn of its loop
+            return await answer
         if self._is_cut(node):
             refused = self._server.is_down and timeline.rng.random() < 0.5
             self._fail(node, answer, self._latency() if refused else self._plan.store_timeout_ms)

@@ -58,7 +58,8 @@ class SinkPipeline(BasePipeline):
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         timeline = self._node.timeline
         delay = timeline.rng.choice([20, 50, 400, 1500])
-        timeline.call_in(delay, self._sink.store, self._node, items, answer)
+        if self._node.alive:
+            timeline.call_in(delay, self._sink.store, self._node, items, answer)
         return bool(await answer)
 
 

@@ -33,6 +33,8 @@ class Page:
     """On the first visit its callback never ends."""
     plain_def: bool = False
     """Its callback is not async."""
+    leads_to: str = ""
+    """Redirects to this page, which has no trouble of its own."""
 
     @property
     def url(self) -> str:
@@ -40,7 +42,9 @@ class Page:
 
     @property
     def followed(self) -> list[str]:
-        """The links that its callback yields before it ends or raises."""
+        """The links that its callback yields before it ends or raises, or where it redirects to."""
+        if self.leads_to:
+            return [self.leads_to]
         return self.links[: len(self.links) // 2] if self.raises else self.links
 
 
@@ -52,6 +56,10 @@ class SiteMap:
     seeds: list[str]
     twin_seeds: set[int] = field(default_factory=set)
     """Positions in `seeds`."""
+
+    def redirects_to(self, name: str) -> int:
+        """How many pages redirect to this one."""
+        return sum(page.leads_to == name for page in self.pages.values())
 
     def expected(self, dead_silent: set[str], max_retries: int) -> Counter[str]:
         """How many requests of each page must be made, given the pages whose links are unknown.
@@ -102,8 +110,14 @@ def make_site(rng: random.Random, count: int, *, poison: bool, max_retries: int)
         hub.links += rng.sample(others, min(len(others), 30))
     _add_troubles(rng, pages, names, max_retries)
     _add_twins(rng, pages, names)
+    _add_redirects(rng, pages, others)
     if poison:
-        leaves = [pages[name] for name in names if not pages[name].links + pages[name].twins]
+        targets = {page.leads_to for page in pages.values()}
+        leaves = [
+            page
+            for page in (pages[name] for name in names)
+            if not page.followed and not page.twins and page.name not in targets
+        ]
         if leaves:
             victim = rng.choice(leaves)
             pages[victim.name] = Page(victim.name, victim.host, victim.items, poison=True)
@@ -144,3 +158,26 @@ def _add_twins(rng: random.Random, pages: dict[str, Page], names: list[str]) -> 
         if len(pages[parent].links) < 8:
             pages[parent].twins.append(twin.name)
     pages[twin.name] = twin
+
+
+def _add_redirects(rng: random.Random, pages: dict[str, Page], others: list[str]) -> None:
+    """Some sites have leaf pages that only redirect to other pages of their host.
+
+    Not to other hosts: a redirect takes no slot there (the limit of hosts is the claim's).
+    """
+    if rng.random() < 0.6:
+        return
+    sound = [
+        page
+        for page in (pages[name] for name in others)
+        if not (page.flaky or page.raises or page.bad_item or page.stuck or page.twins)
+    ]
+    for page in rng.sample(sound, min(len(sound), 4)):
+        targets = [
+            each
+            for each in sound
+            if each is not page and not each.leads_to and each.host == page.host
+        ]
+        if not page.links and targets and not any(e.leads_to == page.name for e in sound):
+            page.items = 0
+            page.leads_to = rng.choice(targets).name

@@ -9,13 +9,12 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 from orbweb.engine import engine as engine_module
 from orbweb.engine import step as step_module
-from orbweb.frontier.base import HOLD_ID
-from orbweb.model.request import Request
+from orbweb.frontier.base import HOLD_ID, Held
 from orbweb.testing.simulator.checker import Violation, check
 from orbweb.testing.simulator.history import Event, Record, Start
 from orbweb.testing.simulator.mutants import NO_MUTANT, Mutant
@@ -29,6 +28,14 @@ from orbweb.testing.virtual import Livelock, Timeline
 EMIT_CHUNK = 8
 TICK_SECONDS = 2.0
 NODE_EXITS = {0, 3}
+
+
+class Visit(NamedTuple):
+    """A fetch that goes on at the site."""
+
+    node: Node
+    lease: Held
+    answer: asyncio.Future[int]
 
 
 class Simulation:
@@ -50,7 +57,7 @@ class Simulation:
         self._finished: set[int] = set()
         self._incarnations = 0
         self._visits: Counter[str] = Counter()
-        self._going_on: dict[str, list[tuple[Node, str, str, asyncio.Future[int]]]] = {}
+        self._going_on: dict[str, list[Visit]] = {}
         self._seed_errors = plan.seed_errors
         self._operator_ended = False
         self._concluded = False
@@ -148,28 +155,33 @@ class Simulation:
     def page_of(self, url: str) -> Page:
         return self.site.pages[url.rpartition("/")[2]]
 
-    def visit(self, node: Node, page: Page, request: Request, answer: asyncio.Future[int]) -> None:
+    def visit(self, node: Node, page: Page, lease: Held, answer: asyncio.Future[int]) -> None:
         """A request arrives at the site; `answer` gets the number of this visit."""
-        visit = (node, request.id, request.lease_token, answer)
+        if not node.alive:  # killed a moment ago, in the same turn of its loop
+            return
+        visit = Visit(node, lease, answer)
         going_on = self._going_on.setdefault(page.host, [])
         going_on.append(visit)
-        overlap = sum(each[0].alive and self.server.owner(each[1]) == each[2] for each in going_on)
-        current = self.server.owner(request.id) == request.lease_token
-        self.log("start", node.name, page.name, Start(request.lease_token, current, overlap))
+        overlap = sum(self._is_current(each) for each in going_on)
+        facts = Start(lease.token, self._is_current(visit), overlap)
+        self.log("start", node.name, page.name, facts)
         if page.poison:
             going_on.remove(visit)
             self.kill(node, page.name)
             return
         self.timeline.call_in(page.duration_ms, self._respond, page, visit)
 
-    def _respond(self, page: Page, visit: tuple[Node, str, str, asyncio.Future[int]]) -> None:
+    def _is_current(self, visit: Visit) -> bool:
+        return visit.node.alive and self.server.owner(visit.lease.id) == visit.lease.token
+
+    def _respond(self, page: Page, visit: Visit) -> None:
         self._going_on[page.host].remove(visit)
-        node, _, _, answer = visit
-        if not node.alive or answer.done():
+        answer = visit.answer
+        if not visit.node.alive or answer.done():
             return
         self._visits[page.name] += 1
         number = self._visits[page.name]
-        self.log("end", node.name, page.name)
+        self.log("end", visit.node.name, page.name)
 
         def deliver() -> None:
             if not answer.done():
