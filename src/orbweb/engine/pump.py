@@ -25,8 +25,6 @@ CHILDREN_BATCH = 2000
 FETCHED_LINGER_SECONDS = 0.005
 """An ack often follows so soon that it saves the call that gives the politeness slot back."""
 
-LONGEST_COURTESY_SECONDS = 0.02
-
 SUSPECT_PAUSE_MS = 100, 500
 
 SHORTEST_PAUSE_SECONDS = 0.001
@@ -195,12 +193,16 @@ class Pump:
 
     async def _claim(self, want: int, begin: Callable[[Lease], Step]) -> Claim:
         claim, sent = await self._session.claim(want)
+        suspects = []
         for lease in claim.leases:
-            if self._is_suspect(lease) and not self._isolate(lease):
-                continue
             self._ledger.add(lease.held, sent)
-            self._fetching[lease.held] = self._clock()
-            self._steps[lease.held] = begin(lease)
+            if self._is_suspect(lease):
+                suspects.append(lease)
+            else:
+                self._begin(lease, begin)
+        chosen = await self._isolate(suspects)
+        if chosen is not None:
+            self._begin(chosen, begin)
         self.answer = Answer(claim.state, claim.pending, len(claim.leases), want)
         pause = 0.0
         if len(claim.leases) < want:
@@ -216,17 +218,24 @@ class Pump:
         """Nodes have died with it so often that it may be what kills them."""
         return lease.deliveries >= max(2, self._options.run.max_deliveries - 2)
 
-    def _isolate(self, lease: Lease) -> bool:
-        """Let one suspect work at a time, and give the others back for now.
+    async def _isolate(self, suspects: list[Lease]) -> Lease | None:
+        """The one suspect that may work now; the others have been given back when it begins.
 
         So a page that kills its node takes no innocent page with it into the dead letters.
         """
-        if self._suspect in self._steps:
+        chosen = suspects.pop(0) if suspects and self._suspect not in self._steps else None
+        for lease in suspects:
             backoff_ms = int(self._rng.uniform(*SUSPECT_PAUSE_MS))
             self._nacks.append(Nack(*lease.held, backoff_ms, counted=False))
-            return False
-        self._suspect = lease.held
-        return True
+        if chosen is not None:
+            self._suspect = chosen.held
+            while self._nacks:
+                await self._tell_nacks()
+        return chosen
+
+    def _begin(self, lease: Lease, begin: Callable[[Lease], Step]) -> None:
+        self._fetching[lease.held] = self._clock()
+        self._steps[lease.held] = begin(lease)
 
     async def _is_over(self) -> bool:
         """The run is done: whatever is still in work here was done elsewhere."""
@@ -282,17 +291,8 @@ class Pump:
                 await self._tell_nacks()
             told = True
         if told:
-            self._claim_at = min(self._claim_at, self._clock() + self._courtesy_seconds())
+            self._claim_at = min(self._claim_at, self._clock())
             self._check_page_limit()
-
-    def _courtesy_seconds(self) -> float:
-        """A short wait before a slot of a busy host that was just given back is taken again.
-
-        Without it the node that works on a host would always be first, and the others would starve.
-        """
-        if self.answer.given >= self.answer.wanted or self.answer.pending <= self.held:
-            return 0.0
-        return self._rng.uniform(0.0, min(self._fetch_seconds / 4, LONGEST_COURTESY_SECONDS))
 
     def _is_batch_full(self) -> bool:
         """Enough has gathered: half of the slots are free, or a full batch of outcomes waits."""
