@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 
 import pytest
 
+from orbweb.testing.simulator.history import Record
 from orbweb.testing.simulator.mutants import MUTANTS
-from orbweb.testing.simulator.plan import Weather
+from orbweb.testing.simulator.plan import Faults, Weather, make_plan
 from orbweb.testing.simulator.runner import (
     Tally,
     history_in_new_process,
@@ -16,6 +19,7 @@ from orbweb.testing.simulator.runner import (
     run_on_processes,
     run_seeds,
 )
+from orbweb.testing.simulator.world import Simulation, prepared
 
 MIXED_RUNS = 8_000
 ROLLBACK_RUNS = 2_000
@@ -43,6 +47,40 @@ def test_nothing_is_lost_when_the_server_forgets_its_last_writes() -> None:
 def test_a_mutant_of_the_design_is_caught(name: str) -> None:
     tally = hunt(name)
     assert tally.caught(MUTANTS[name]), tally.line()
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_page_that_kills_its_nodes_takes_no_innocent_page_with_it(nodes: int) -> None:
+    with prepared():
+        for seed in range(20):
+            record = crowd_with_poison(seed, nodes)
+            dead = [name for name, letter in record.dead.items() if letter.reason == "poison"]
+            assert all(record.site.pages[name].poison for name in dead), f"seed {seed}: {dead}"
+            assert record.ended
+            assert record.count("crash") == len(dead) * record.plan.config.max_deliveries
+
+
+def crowd_with_poison(seed: int, nodes: int) -> Record:
+    """All pages are seeds and their hosts have no limit, so the poison is held beside many others;
+    nothing else goes wrong."""
+    rng = random.Random(seed)
+    plan = make_plan(seed, rng, Weather.STORM)
+    config = replace(plan.config, host_concurrency=0, host_delay_ms=0, keep_alive=False)
+    plan = replace(
+        plan,
+        faults=Faults(outage=0),
+        config=config,
+        poison=True,
+        nodes=nodes,
+        concurrency=16,
+        max_held=40,
+    )
+    simulation = Simulation(plan, rng)
+    site = simulation.site
+    site.seeds = [name for name in site.pages if name != "twin"]
+    site.twin_seeds.clear()
+    rng.shuffle(site.seeds)
+    return simulation.run()
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
