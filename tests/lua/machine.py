@@ -181,6 +181,7 @@ class FrontierMachine(RuleBasedStateMachine):
         failed=st.sampled_from([False, False, True]),
         items=st.integers(0, 2),
         redirected=codes,
+        remembers=st.sampled_from([True, True, False]),
     )
     def ack(
         self,
@@ -190,16 +191,19 @@ class FrontierMachine(RuleBasedStateMachine):
         failed: bool,
         items: int,
         redirected: list[int],
+        remembers: bool,
     ) -> None:
         run = self.run(run)
         held = self.pick(run, which)
         requests = [new_request(code) for code in redirected]
         targets = [each.fingerprint for each in requests if each.fingerprint is not None]
         error = "broke\nhalf-way" if failed else ""
+        reason = "callback_error" if failed else "done"
         acks = [
-            Ack(id, token, "callback_error" if error else "done", items, links, error, targets)
+            Ack(id, token, reason, items, links, error, targets, [("offsite", 2)], emitted)
             for n, (id, token) in enumerate(held)
             for links in [[new_request(code) for code in children[n::2]]]
+            for emitted in [self.emitted(run, id, token) + (not remembers)]
         ]
         self.twins.step(run, "seen", targets)
         answer = self.twins.step(run, "ack", acks)
@@ -207,11 +211,25 @@ class FrontierMachine(RuleBasedStateMachine):
             self.counts["acks"] += sum(answer)
             self.counts["acks fenced"] += len(answer) - sum(answer)
 
-    @rule(run=runs, which=recent, children=codes)
-    def emit(self, run: int, which: int, children: list[int]) -> None:
+    def emitted(self, run: int, id: str, token: str) -> int:
+        memory = self.memory(run)
+        by, steps = memory.emitted.get(id, ("", 0)) if memory else ("", 0)
+        return steps if by == token else 0
+
+    @rule(run=runs)
+    def release_seeding(self, run: int) -> None:
+        run = self.run(run)
+        release = Nack(SEED_ID, self.seed_token[run], counted=False)
+        answer = self.twins.step(run, "nack", [release])
+        if answer is not RunLost:
+            self.note(f"release of the seeding {answer[0]}")
+
+    @rule(run=runs, which=recent, children=codes, ahead=st.sampled_from([0, 1, 1, 1, 2]))
+    def emit(self, run: int, which: int, children: list[int], ahead: int) -> None:
         run = self.run(run)
         for id, token in self.pick(run, [which]):
-            answer = self.twins.step(run, "emit", id, token, [new_request(c) for c in children])
+            step, links = self.emitted(run, id, token) + ahead, [new_request(c) for c in children]
+            answer = self.twins.step(run, "emit", id, token, step, links)
             self.note(f"emit {answer}")
 
     @rule(

@@ -113,7 +113,7 @@ def _shard_state(shard: MemoryShard, keys: ShardKeys) -> Iterator[tuple[str, Any
         yield keys.slots(host), {runs + member: float(end) for member, end in slots.items()}
     yield keys.next_allowed, {host: float(at) for host, at in shard.next_allowed.at.items()}
     for host, bases in shard.waiting.items():
-        yield keys.waiting(host), {runs + base for base in bases}
+        yield keys.waiting(host), {runs + base: float(at) for base, at in bases.items()}
     yield keys.current, {f"{job}:{run}": epoch for (job, run), epoch in shard.current.items()}
 
 
@@ -142,6 +142,8 @@ def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
     ):
         yield f"{base}:{name}", {member: float(at) for member, at in timed.at.items()}
     yield f"{base}:expired", {id: str(times) for id, times in run.expired.items()}
+    yield f"{base}:emitted", {id: f"{by} {steps}" for id, (by, steps) in run.emitted.items()}
+    yield f"{base}:hungry", {node: float(at) for node, at in run.hungry.items()}
     yield (
         f"{base}:claims",
         {node: f"{seq} {' '.join(ids)}" for node, (seq, ids) in run.claims.items()},

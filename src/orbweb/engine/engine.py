@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from orbweb.engine.shutdown import Shutdown
 from orbweb.engine.stats import Stats
 from orbweb.engine.step import Step
 from orbweb.engine.tools import DownloadChain, StepTools
-from orbweb.errors import RunLost
+from orbweb.errors import RunLost, StoreUnavailable
 from orbweb.frontier.base import Frontier, Held, Lease, Opened, RunControl, RunState, Status
 from orbweb.log import get_logger
 from orbweb.pipelines.buffer import ItemBuffer
@@ -31,6 +31,11 @@ LAST_CALL_SECONDS = 0.4
 """How long an unreachable store may hold up a node that was told to stop."""
 
 LAST_ITEMS_SECONDS = 0.3
+
+COLLECT_BUSY_SECONDS = 0.5
+COLLECT_IDLE_SECONDS = 60.0
+"""Pauses between two pieces of past runs that are cleared away, and when there was nothing."""
+
 TICK_SECONDS = 0.5
 
 log = get_logger("orbweb.engine")
@@ -55,6 +60,8 @@ class EngineParts:
     place: Mapping[str, str | int] = field(default_factory=dict)
     """Where the node runs (host, pid), for the heartbeat."""
     show_summary: bool = True
+    collect: Callable[[], Awaitable[int]] | None = None
+    """Clears a piece of what past runs have left in the store; returns how much."""
     on_new_run: Callable[[], None] | None = None
     """Called when this node has made the run, before anything of it is fetched here."""
 
@@ -172,12 +179,13 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as services:
                 services.create_task(self._parts.buffer.run())
-                ticker = services.create_task(self._tick())
+                chores = [services.create_task(chore()) for chore in (self._tick, self._collect)]
                 try:
                     done = await self._work(opened.epoch, self._seeder)
                 finally:
                     await self._parts.buffer.close(LAST_ITEMS_SECONDS)
-                ticker.cancel()
+                for chore in chores:
+                    chore.cancel()
         finally:
             await self._world.background.stop()
         if done:
@@ -242,6 +250,15 @@ class Engine:
             if 0 < limit <= self.stats.elapsed:
                 self.shutdown.request(f"SPIDER_MAX_RUNTIME of {limit:g} s is over")
             await asyncio.sleep(TICK_SECONDS)
+
+    async def _collect(self) -> None:
+        """Clear away what past runs have left, a piece at a time."""
+        while self._parts.collect is not None:
+            cleared = 0
+            with suppress(StoreUnavailable):
+                cleared = await self._parts.collect()
+            pause = COLLECT_BUSY_SECONDS if cleared else COLLECT_IDLE_SECONDS
+            await asyncio.sleep(pause * self._world.rng.uniform(0.5, 1.5))
 
     async def _call_hook(self, name: str) -> None:
         if self._callbacks.overrides(name):

@@ -154,8 +154,6 @@ class Outputs:
         self.lost: list[str] = []
         """Texts about requests and items that cannot be taken although they should be."""
         self.lost_reason: Reason | None = None
-        self.children: list[NewRequest] = []
-        """Links, in the order in which they were yielded."""
         self.items = 0
         """Items that were yielded, those that cannot be stored included."""
         self.rejected_items = 0
@@ -166,6 +164,11 @@ class Outputs:
         self._requests = 0
         self._awaitables: list[Awaitable[Any]] = []
         self._records: list[ItemRecord] = []
+        self._children: list[NewRequest] = []
+
+    @property
+    def waiting_children(self) -> int:
+        return len(self._children)
 
     @property
     def waiting_records(self) -> int:
@@ -193,6 +196,12 @@ class Outputs:
                 f"{str(output)[:80]!r}"
             )
 
+    def take_children(self, most: int | None = None) -> list[NewRequest]:
+        """Hand over the first `most` links, in the order in which they were yielded."""
+        taken = self._children[:most]
+        del self._children[: len(taken)]
+        return taken
+
     def take_records(self) -> list[ItemRecord]:
         """Hand over the items."""
         taken = self._records[:]
@@ -213,7 +222,7 @@ class Outputs:
         admitted = self._admission.child(request, self._parent, self._requests)
         self._requests += 1
         if isinstance(admitted, NewRequest):
-            self.children.append(admitted)
+            self._children.append(admitted)
             return
         self.skipped[admitted.reason] += 1
         if admitted.reason is Reason.NOT_SERIALIZABLE:

@@ -70,8 +70,7 @@ class Pump:
         self._clock = clock
         self._rng = rng
         self._steps: dict[Held, Step] = {}
-        self._fetching: dict[Held, float] = {}
-        self._fetch_seconds = 0.0
+        self._fetching: set[Held] = set()
         self._fetched: dict[Held, float] = {}
         self._acks: deque[Ack] = deque()
         self._nacks: deque[Nack] = deque()
@@ -131,11 +130,9 @@ class Pump:
 
     def fetched(self, step: Step) -> None:
         """See `Desk`."""
-        began = self._fetching.pop(step.held, None)
-        if began is not None:
-            now = self._clock()
-            self._fetch_seconds += (now - began - self._fetch_seconds) / 8
-            self._fetched[step.held] = now + FETCHED_LINGER_SECONDS
+        if step.held in self._fetching:
+            self._fetching.discard(step.held)
+            self._fetched[step.held] = self._clock() + FETCHED_LINGER_SECONDS
             self._woken.set()
 
     def settle(self, step: Step, outcome: Ack | Nack) -> None:
@@ -154,7 +151,7 @@ class Pump:
 
     def _leave(self, step: Step) -> None:
         self._steps.pop(step.held, None)
-        self._fetching.pop(step.held, None)
+        self._fetching.discard(step.held)
         self._fetched.pop(step.held, None)
         self._woken.set()
 
@@ -234,7 +231,7 @@ class Pump:
         return chosen
 
     def _begin(self, lease: Lease, begin: Callable[[Lease], Step]) -> None:
-        self._fetching[lease.held] = self._clock()
+        self._fetching.add(lease.held)
         self._steps[lease.held] = begin(lease)
 
     async def _is_over(self) -> bool:

@@ -17,7 +17,7 @@ from orbweb.engine.outputs import Admission, Refused
 from orbweb.engine.session import Session
 from orbweb.engine.stats import Stats
 from orbweb.errors import RunLost
-from orbweb.frontier.base import SEED_ID, Held, NewRequest, SeedCode
+from orbweb.frontier.base import SEED_ID, Held, Nack, NewRequest, SeedCode
 from orbweb.log import get_logger
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
@@ -215,7 +215,7 @@ class Seeder:
     async def release(self) -> None:
         """Let another node take over at once instead of when the lease expires."""
         if self._token:
-            await self._tools.session.expire(Held(SEED_ID, self._token))
+            await self._tools.session.nack([Nack(SEED_ID, self._token, counted=False)])
 
     def _ask_again_seconds(self, code: SeedCode) -> float:
         lease = self._tools.options.lease_seconds

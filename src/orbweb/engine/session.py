@@ -88,10 +88,6 @@ class Session:
         )
         return lost, stopping, sent
 
-    async def expire(self, held: Held) -> None:
-        """Let a lease run out at once, so that others need not wait for it."""
-        await self._repeat(lambda: self._frontier.renew(self.node, 1, [held]))
-
     async def fetched(self, held: Sequence[Held]) -> None:
         """See `Frontier.fetched`."""
         await self._repeat(lambda: self._frontier.fetched(held))
@@ -100,9 +96,9 @@ class Session:
         """See `Frontier.ack`."""
         return (await self._repeat(lambda: self._frontier.ack(acks)))[0]
 
-    async def emit(self, held: Held, children: Sequence[NewRequest]) -> bool:
+    async def emit(self, held: Held, step: int, children: Sequence[NewRequest]) -> bool:
         """See `Frontier.emit`."""
-        return (await self._repeat(lambda: self._frontier.emit(held.id, held.token, children)))[0]
+        return (await self._repeat(lambda: self._frontier.emit(*held, step, children)))[0]
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         """See `Frontier.nack`."""

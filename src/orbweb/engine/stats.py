@@ -77,6 +77,8 @@ class Stats:
         """A request that this node has finished."""
         self.reasons[ack.reason] += 1
         self.incr("item", ack.items)
+        for reason, count in ack.skipped:
+            self.skipped(Reason(reason), count)
         if ack.error:
             self.gave_up(ack.reason)
         elif ack.reason == Reason.DONE:

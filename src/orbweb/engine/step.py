@@ -201,8 +201,11 @@ class Step:
         return None
 
     async def _before_send(self) -> None:
-        """Make sure that nobody else can hold the lease; in doubt renew it first."""
-        if self.over or not self._tools.ledger.valid(self.held, self._tools.clock()):
+        """Make sure that nobody else can hold the lease; in doubt renew it first.
+
+        A process may be stopped while the answer is on its way, so the answer is doubted too.
+        """
+        while self.over or not self._tools.ledger.valid(self.held, self._tools.clock()):
             await self._renew()
 
     async def _renew(self) -> None:
@@ -262,8 +265,8 @@ class Step:
             raise LeaseLost(f"the work on {self.lease.id} was cancelled")
         if outputs.waiting_records:
             await self._submit(outputs)
-        if len(outputs.children) - self._emitted > EMIT_CHUNK:
-            await self._emit(outputs.children)
+        while outputs.waiting_children > EMIT_CHUNK:
+            await self._emit(outputs.take_children(EMIT_CHUNK))
 
     async def _submit(self, outputs: Outputs) -> None:
         try:
@@ -273,17 +276,10 @@ class Step:
             raise _SinkClosed(str(error)) from error
 
     async def _emit(self, children: Sequence[NewRequest]) -> None:
-        """Let nodes begin with the links of a long page before it has come to its end.
-
-        The ack brings them all again: had the store lost its last writes meanwhile, they would be
-        missing. So requests that are not deduplicated wait for the ack.
-        """
-        while len(children) - self._emitted > EMIT_CHUNK:
-            chunk = children[self._emitted : self._emitted + EMIT_CHUNK]
-            known = [child for child in chunk if child.fingerprint is not None]
-            if known and not await self._tools.session.emit(self.held, known):
-                raise LeaseLost(f"lease of {self.lease.id} is lost")
-            self._emitted += len(chunk)
+        """Let nodes begin with the links of a long page before it has come to its end."""
+        self._emitted += 1
+        if not await self._tools.session.emit(self.held, self._emitted, children):
+            raise LeaseLost(f"lease of {self.lease.id} is lost")
 
     async def _finish(self, page: Page) -> None:
         """Wait until the items are durable, then hand in the ack with the links."""
@@ -292,7 +288,6 @@ class Step:
         rejected = await self._durable()
         for each in rejected:
             outputs.lose(Reason.ITEM_REJECTED, f"{each.record.table}: {each.error}")
-        self._count_skipped(outputs)
         reason, error = page.reason, page.error
         if outputs.lost:
             text = f"{len(outputs.lost)} outputs could not be taken; first: {outputs.lost[0]}"
@@ -302,8 +297,18 @@ class Step:
             self._tools.stats.incr("item_failed", outputs.rejected_items + len(rejected))
         stored = outputs.items - outputs.rejected_items - len(rejected)
         redirects = () if error else tuple(self._redirects)
-        error = error[:LONGEST_ERROR]
-        self._settle(Ack(*self.held, reason, stored, outputs.children, error, redirects))
+        self._settle(
+            Ack(
+                *self.held,
+                reason,
+                stored,
+                outputs.take_children(),
+                error[:LONGEST_ERROR],
+                redirects,
+                tuple(outputs.skipped.items()),
+                self._emitted,
+            )
+        )
 
     async def _durable(self) -> list[Rejected]:
         if not self._stored:
@@ -314,10 +319,6 @@ class Step:
             return [rejected for future in self._stored for rejected in future.result()]
         except PipelineError as error:
             raise _SinkClosed(str(error)) from error
-
-    def _count_skipped(self, outputs: Outputs) -> None:
-        for reason, count in outputs.skipped.items():
-            self._tools.stats.skipped(reason, count)
 
     # -- failures
 

@@ -94,6 +94,10 @@ class Ack(NamedTuple):
     error: str = ""
     also_seen: Sequence[int] = ()
     """Fingerprints that count as seen from now on: where redirects led."""
+    skipped: Sequence[tuple[str, int]] = ()
+    """Links that were not taken: reason and number of each."""
+    emitted: int = 0
+    """Steps of `emit` under this lease. If the store has forgotten one, the ack is refused."""
 
 
 class Nack(NamedTuple):
@@ -269,8 +273,11 @@ class Frontier(Protocol):
         marks the run done.
         """
 
-    async def emit(self, id: str, token: str, children: Sequence[NewRequest]) -> bool:
-        """Let children of a very long page enter before its ack; False when the lease was lost."""
+    async def emit(self, id: str, token: str, step: int, children: Sequence[NewRequest]) -> bool:
+        """Let children of a very long page enter before its ack, in steps numbered from 1.
+
+        False when the lease was lost, or the store has forgotten an earlier step.
+        """
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         """Give requests back: delayed by their backoff, or dead when their retries are used up."""

@@ -81,7 +81,19 @@ class RunKeys:
 
 
 RUN_KEYS = frozenset(
-    {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "claims", "nodes"}
+    {
+        "meta",
+        "body",
+        "ready",
+        "delayed",
+        "deadline",
+        "owner",
+        "expired",
+        "emitted",
+        "hungry",
+        "claims",
+        "nodes",
+    }
     | {"beats", "dead", "why", "reasons", "seen"}
 )
 

@@ -33,6 +33,17 @@ from orbweb.model.reasons import Reason
 
 SHARD_STEP_MS = 1000
 NO_LIMIT = 1_000_000
+RIVAL_MS = 1000
+COURTESY_MS = 20
+
+
+@dataclass(slots=True)
+class Asking:
+    """A node that claims: how many others of its run want more, and if it left them some."""
+
+    node: str
+    rivals: int
+    courteous: bool = False
 
 
 class Place(Enum):
@@ -143,6 +154,8 @@ class Run:
         self.delayed = TimedSet()
         self.deadline = TimedSet()
         self.expired: dict[str, int] = {}
+        self.emitted: dict[str, tuple[str, int]] = {}
+        self.hungry: dict[str, int] = {}
         self.claims: dict[str, tuple[int, list[str]]] = {}
         self.nodes = TimedSet()
         self.beats: dict[str, tuple[int, bytes]] = {}
@@ -178,7 +191,8 @@ class MemoryShard:
     clock: Clock = field(default_factory=Clock)
     slots: dict[str, dict[str, int]] = field(default_factory=dict)
     next_allowed: TimedSet = field(default_factory=TimedSet)
-    waiting: dict[str, set[str]] = field(default_factory=dict)
+    waiting: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By host: run base to when it last found the host full."""
     runs: dict[str, Run] = field(default_factory=dict)
     """By base."""
     current: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -298,7 +312,7 @@ class MemoryFrontier:
         if run.delay > 0:
             at = max(at + run.delay, self.shard.next_allowed.at.get(host, 0))
             self.shard.next_allowed.set(host, at)
-        for base in self.shard.waiting.pop(host, ()):
+        for base in self.shard.waiting.get(host, ()):
             waiter = self.shard.runs.get(base)
             if waiter and host in waiter.ready:
                 waiter.ready.set(host, at)
@@ -333,19 +347,37 @@ class MemoryFrontier:
 
     # -- claim
 
-    def _look_at(self, run: Run, host: str) -> tuple[int | None, int]:
-        """When the host is allowed again, or None and how many fetches may start now."""
+    def _look_at(self, run: Run, host: str, asking: Asking) -> tuple[int | None, int]:
+        """When the host is allowed again, or None and how many fetches the node may start now."""
         next_at = self.shard.next_allowed.at.get(host, 0)
         if next_at > self._host_now:
             return next_at, 0
         slots = self.shard.slots.get(host, {})
         for member in [m for m, end in slots.items() if end <= self._host_now]:
             del slots[member]
-        free = run.concurrency - len(slots)
+        free = for_node = run.concurrency - len(slots)
         if free > 0:
-            return None, 1 if run.delay > 0 else free
-        self.shard.waiting.setdefault(host, set()).add(run.base)
+            free, for_node = self._fair(run, host, free, asking)
+        if free > 0:
+            return None, min(1, for_node) if run.delay > 0 else for_node
+        waiting = self.shard.waiting.setdefault(host, {})
+        for base in [b for b, at in waiting.items() if at <= self._host_now - 30 * RIVAL_MS]:
+            del waiting[base]
+        waiting[run.base] = self._host_now
         return min(slots.values()), 0
+
+    def _fair(self, run: Run, host: str, free: int, asking: Asking) -> tuple[int, int]:
+        """What of `free` slots the run and the node may take. See `fair` in `claim.lua`."""
+        waiting = self.shard.waiting.get(host, {})
+        since = self._host_now - RIVAL_MS
+        runs = sum(at >= since and base != run.base for base, at in waiting.items())
+        if run.concurrency >= NO_LIMIT or runs + asking.rivals == 0:
+            return free, free
+        mine = [m for m in self.shard.slots.get(host, ()) if m.startswith(f"{run.base} ")]
+        of_node = sum(f" {asking.node}:" in member for member in mine)
+        share = -(-run.concurrency // (runs + 1))
+        for_run = min(free, share - len(mine))
+        return for_run, min(for_run, -(-share // (asking.rivals + 1)) - of_node)
 
     def _lease_from(
         self, run: Run, host: str, most: int, token: str, lease_ms: int
@@ -360,23 +392,30 @@ class MemoryFrontier:
             slots[f"{run.base} {id} {token}"] = self._host_now + run.config.fetch_timeout_ms
             yield id
 
-    def _take(self, run: Run, want: int, token: str, lease_ms: int) -> list[str]:
+    def _take(self, run: Run, want: int, token: str, lease_ms: int, asking: Asking) -> list[str]:
         taken: list[str] = []
         for host in run.ready.due(self._host_now, want + 20):
             wanted = want - len(taken)
             if wanted <= 0:
                 break
-            allowed_at, free = self._look_at(run, host)
-            if allowed_at is None:
+            allowed_at, free = self._look_at(run, host, asking)
+            if allowed_at is None and free <= 0:
+                asking.courteous = True
+            elif allowed_at is None:
                 taken += self._lease_from(run, host, min(wanted, free), token, lease_ms)
                 if run.delay > 0:
                     self.shard.next_allowed.set(host, self._host_now + run.delay)
                 if not run.queues[host]:
                     del run.queues[host]
                     run.ready.drop(host)
+                    self.shard.waiting.get(host, {}).pop(run.base, None)
                     continue
-                allowed_at = self._look_at(run, host)[0]
+                allowed_at = self._look_at(run, host, asking)[0]
             run.ready.set(host, self._host_now if allowed_at is None else allowed_at)
+        if len(taken) < want:
+            run.hungry[asking.node] = self._now
+        else:
+            run.hungry.pop(asking.node, None)
         return taken
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
@@ -384,17 +423,21 @@ class MemoryFrontier:
         self._reap(run)
         token = f"{node}:{seq}"
         last, held = run.claims.get(node, (0, []))
+        for other in [n for n, at in run.hungry.items() if at <= self._now - RIVAL_MS]:
+            del run.hungry[other]
+        asking = Asking(node, len(run.hungry) - (node in run.hungry))
         ids: list[str] = []
         if seq == last:
             ids = [id for id in held if self._owned(run, id, token)]
             for id in ids:
                 run.deadline.set(id, self._now + lease_ms)
         elif seq > last:
-            ids = self._take(run, want, token, lease_ms)
+            ids = self._take(run, want, token, lease_ms, asking)
             run.claims[node] = (seq, list(ids))
         self._finish(run)
         leases = tuple(self._lease(run, id, token) for id in ids)
-        wait = -1 if leases else self._wait_ms(run)
+        wait = COURTESY_MS if asking.courteous else self._wait_ms(run)
+        wait = -1 if leases else wait
         return Claim(leases, run.state, len(run.tasks), wait, run.stopping)
 
     def _lease(self, run: Run, id: str, token: str) -> Lease:
@@ -447,6 +490,8 @@ class MemoryFrontier:
         answer = []
         for ack in acks:
             task = self._owned(run, ack.id, ack.token)
+            if ack.emitted and run.emitted.get(ack.id) != (ack.token, ack.emitted):
+                task = None
             answer.append(task is not None)
             if task is None:
                 run.counters["fenced"] += 1
@@ -460,18 +505,26 @@ class MemoryFrontier:
             else:
                 run.reasons[str(ack.reason)] += 1
             self._free_slot(run, ack.id, ack.token, task.host)
+            if ack.emitted:
+                del run.emitted[ack.id]
+            for reason, number in ack.skipped:
+                run.reasons[str(reason)] += number
             run.counters["items"] += ack.items
             run.seen.update(ack.also_seen)
         self._finish(run)
         return answer
 
-    async def emit(self, id: str, token: str, children: Sequence[NewRequest]) -> bool:
+    async def emit(self, id: str, token: str, step: int, children: Sequence[NewRequest]) -> bool:
         run = self._begin()
         if not self._owned(run, id, token):
             return False
-        for child in children:
-            self._push(run, child)
-        return True
+        by, last = run.emitted.get(id, ("", 0))
+        last = last if by == token else 0
+        if step == last + 1:
+            for child in children:
+                self._push(run, child)
+            run.emitted[id] = (token, step)
+        return step <= last + 1
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         run = self._begin()
@@ -484,6 +537,9 @@ class MemoryFrontier:
         if task is None:
             run.counters["fenced"] += 1
             return NackResult.LOST
+        if nack.id == SEED_ID:
+            self._unlease(run, nack.id, task)
+            return NackResult.REQUEUED
         if nack.payload is not None:
             task.payload = nack.payload
         counted = nack.counted or nack.fatal

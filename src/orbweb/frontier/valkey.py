@@ -204,14 +204,18 @@ class ValkeyFrontier:
 
     async def ack(self, acks: Sequence[Ack]) -> list[bool]:
         words: list[Word] = []
-        for id, token, reason, items, children, error, also_seen in acks:
-            words += (id, token, str(reason), items, error, len(children), len(also_seen))
-            words += request_words(children)
-            words += also_seen
+        for ack in acks:
+            words += (ack.id, ack.token, str(ack.reason), ack.items, ack.error, ack.emitted)
+            words += (len(ack.children), len(ack.also_seen), len(ack.skipped))
+            words += request_words(ack.children)
+            words += ack.also_seen
+            for reason, number in ack.skipped:
+                words += (str(reason), number)
         return [bool(flag) for flag in await self._call("ack", *words)]
 
-    async def emit(self, id: str, token: str, children: Sequence[NewRequest]) -> bool:
-        return bool(await self._call("emit", id, token, len(children), *request_words(children)))
+    async def emit(self, id: str, token: str, step: int, children: Sequence[NewRequest]) -> bool:
+        words = request_words(children)
+        return bool(await self._call("emit", id, token, step, len(children), *words))
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         words: list[Word] = []

@@ -27,6 +27,7 @@ from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import install_signals
 from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread
 from orbweb.errors import ConfigError, StoreUnavailable
+from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
 from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.frontier.memory import MemoryFrontier, MemoryShard
@@ -47,6 +48,9 @@ from orbweb.spiders.progress import engine_look, on_terminal, showing
 ROBOTS_BYTES = 500 * 1024
 AIR_PENDING = 20_000
 """Seeding of an `AirSpider` pauses while more requests than this wait in memory."""
+
+COLLECT_KEYS = 200
+"""Keys of past runs that are unlinked in one step."""
 
 log = get_logger("orbweb.engine")
 
@@ -137,6 +141,7 @@ class _Store:
     connect: Callable[[str], Any]
     identity: Mapping[str, str]
     revive: Callable[[], Any] | None = None
+    collect: Callable[[], Awaitable[int]] | None = None
 
 
 async def _open_store(
@@ -201,7 +206,24 @@ async def _open_shared(
             "redis_key": job,
         },
         revive=revive,
+        collect=_collector(Admin(client, prefix)),
     )
+
+
+def _collector(admin: Admin) -> Callable[[], Awaitable[int]]:
+    async def collect() -> int:
+        removed, unfinished = await admin.collect(COLLECT_KEYS)
+        for job, run, pending in unfinished:
+            log.warning(
+                "run %s of %s was given up with %d requests pending: RUN_TTL has passed since its "
+                "last sign of life",
+                run,
+                job,
+                pending,
+            )
+        return removed
+
+    return collect
 
 
 def _reviver(embedded: EmbeddedStore, stack: AsyncExitStack) -> Callable[[], Awaitable[None]]:
@@ -279,6 +301,7 @@ def _build_engine(
             identity=store.identity,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
             show_summary=settings["RUN_SUMMARY_ENABLE"],
+            collect=store.collect,
             on_new_run=start.on_new_run,
         )
     )

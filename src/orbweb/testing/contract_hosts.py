@@ -133,6 +133,33 @@ class HostContract:
         await node.push(*(page(f"p{n}") for n in range(500)))
         assert len(await node.ids(500)) == 500
 
+    async def test_nodes_that_ask_share_a_host(self, store: Store) -> None:
+        node = await seeded(store, *pages("abcdefghijkl"), host_concurrency=4)
+        other = node.peer("B")
+        first = await node.take()
+        assert len(first) == 4
+        assert await other.ids() == []
+        await node.finish(*first[:3])
+        assert len(await node.take()) == 1, "half of four, of which it holds one"
+        assert len(await other.take()) == 2
+
+    async def test_a_node_that_stopped_asking_keeps_nothing_free(self, store: Store) -> None:
+        node = await seeded(store, *pages("abcdefgh"), host_concurrency=4)
+        first = await node.take()
+        assert await node.peer("B").ids() == []
+        await elapse(store, node, 1_000)
+        await node.finish(*first)
+        assert len(await node.take()) == 4
+
+    async def test_runs_that_ask_share_a_host(self, store: Store) -> None:
+        node = await seeded(store, *pages("abcdefgh"), host_concurrency=4)
+        other = await seeded(store, *pages("stuvwxyz"), job="other", host_concurrency=4)
+        first = await node.take()
+        assert await other.ids() == []
+        await node.finish(*first)
+        assert len(await node.take()) == 2
+        assert len(await other.take()) == 2
+
     async def test_every_host_gets_its_turn(self, store: Store) -> None:
         requests = [page(f"{host}{n}", host) for host in "xyz" for n in range(50)]
         node = await seeded(store, *requests, host_concurrency=2)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from orbweb.frontier.base import SEED_ID, Ack, Held, Lease, Nack, NackResult, RunState
+from orbweb.frontier.base import (
+    SEED_ID,
+    Ack,
+    Held,
+    Lease,
+    Nack,
+    NackResult,
+    RunState,
+    SeedCode,
+)
 from orbweb.testing.contract_store import (
     LEASE_MS,
     Node,
     Store,
     done,
     elapse,
+    opened,
     page,
     pages,
     seeded,
@@ -60,7 +70,7 @@ class LeaseContract:
         alien = Held("a", "B:1")
         assert await node.frontier.ack([Ack(*alien, "done", 9, pages("xy"))]) == [False]
         assert await node.frontier.nack([Nack(*alien, fatal=True)]) == [NackResult.LOST]
-        assert not await node.frontier.emit("a", "B:1", pages("xy"))
+        assert not await node.frontier.emit("a", "B:1", 1, pages("xy"))
         assert (await node.frontier.renew("B", LEASE_MS, [alien]))[0] == [alien]
         await node.frontier.fetched([alien])
         after = await node.frontier.status()
@@ -88,8 +98,8 @@ class LeaseContract:
     async def test_children_of_a_long_page_may_come_before_its_ack(self, store: Store) -> None:
         node = await seeded(store, page("a"))
         (lease,) = await node.take()
-        assert await node.frontier.emit(*lease.held, pages("bc"))
-        assert await node.frontier.emit(*lease.held, pages("bc")), "a repeated call adds nothing"
+        assert await node.frontier.emit(*lease.held, 1, pages("bc"))
+        assert await node.frontier.emit(*lease.held, 1, pages("bc")), "a repeated call adds nothing"
         assert await node.peer("B").ids() == ["b", "c"]
         assert await node.finish(lease) == [True]
 
@@ -227,6 +237,27 @@ class LeaseContract:
         assert (letter.tries, letter.payload) == (1, b"a")
         assert await node.ids() == ["b", "c"]
         assert (await node.frontier.status()).items == 1
+
+    async def test_an_ack_whose_emitted_links_are_forgotten_is_refused(self, store: Store) -> None:
+        node = await seeded(store, page("a"))
+        (lease,) = await node.take()
+        assert await node.frontier.emit(*lease.held, 1, pages("b"))
+        assert await node.frontier.emit(*lease.held, 2, pages("c"))
+        ack = Ack(*lease.held, "done", 0, pages("d"), emitted=3)
+        assert await node.frontier.ack([ack]) == [False]
+        assert (await node.frontier.status()).reasons == {}
+        ack = ack._replace(emitted=2, skipped=[("offsite", 4)])
+        assert await node.frontier.ack([ack]) == [True]
+        assert await node.ids() == ["b", "c", "d"]
+        assert (await node.frontier.status()).reasons == {"done": 1, "offsite": 4}
+
+    async def test_the_seeding_can_be_given_back(self, store: Store) -> None:
+        node, _ = await opened(store)
+        first = await node.frontier.seed_claim("n1", 1, LEASE_MS)
+        assert (await node.frontier.seed_claim("n2", 1, LEASE_MS)).code is SeedCode.BUSY
+        release = Nack(SEED_ID, first.token, counted=False)
+        assert await node.frontier.nack([release]) == [NackResult.REQUEUED]
+        assert (await node.frontier.seed_claim("n2", 2, LEASE_MS)).code is SeedCode.OK
 
     async def test_where_a_redirect_led_counts_as_seen(self, store: Store) -> None:
         node = await seeded(store, page("a"))

@@ -1,20 +1,30 @@
 -- ack: finish requests that the caller still holds; their children enter in the same step.
 --
 -- ARGV  1 time, then for each request: id, token, reason, items, error ('' = none; else it is also
---       kept as a dead letter), number of children, number of other fingerprints that are seen now
---       (targets of redirects), five words a child (see push_argv), and those fingerprints
--- Returns  one flag a request: 1 finished, 0 lease lost (nothing of it was done)
+--       kept as a dead letter), steps in which it emitted children before, and how many follow of:
+--       children (five words each, see push_argv), other fingerprints that are seen now (targets of
+--       redirects), pairs of reason and number of links that were not taken
+-- Returns  one flag a request: 1 finished, 0 lease lost, or the store has forgotten children that
+--          were emitted (nothing of it was done)
 
 if not begin() then return lost_run() end
+
+local function body_of(id, token, emitted)
+  if not owns(id, token) then return nil end
+  if emitted ~= '0' and call('HGET', EMITTED, id) ~= token .. ' ' .. emitted then return nil end
+  return call('HGET', BODY, id)
+end
+
 local answer = {}
 local i = 2
 while i <= #ARGV do
   local id, token, reason, items, text = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4]
-  local children, also = tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6])
-  local after = i + 7 + children * 5
-  local body = owns(id, token) and call('HGET', BODY, id)
+  local children, also, skipped = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7]), tonumber(ARGV[i + 8])
+  local first_also = i + 9 + children * 5
+  local first_skipped = first_also + also
+  local body = body_of(id, token, ARGV[i + 5])
   if body then
-    push_argv(i + 7, children)
+    push_argv(i + 9, children)
     local host, _, retries = unpack_body(body)
     if text ~= '' then
       bury(id, body, retries + 1, reason, text)
@@ -24,14 +34,16 @@ while i <= #ARGV do
     forget(id)
     unlease(id)
     free_slot(id, token, host)
-    for j = after, after + also - 1 do remember(ARGV[j]) end
+    if ARGV[i + 5] ~= '0' then call('HDEL', EMITTED, id) end
+    for j = first_also, first_skipped - 1 do remember(ARGV[j]) end
+    for j = first_skipped, first_skipped + skipped * 2 - 1, 2 do count(ARGV[j], tonumber(ARGV[j + 1])) end
     if items > 0 then bump('items', items) end
     answer[#answer + 1] = 1
   else
     bump('fenced')
     answer[#answer + 1] = 0
   end
-  i = after + also
+  i = first_skipped + skipped * 2
 end
 commit()
 return answer

@@ -11,6 +11,11 @@ reap(100)
 local token = node .. ':' .. ARGV[3]
 local last, held = string.match(call('HGET', CLAIMS, node) or '0', '^(%d+)(.*)$')
 local out = {}
+local courteous = false
+
+-- Other nodes of this run that could do with more.
+call('ZREMRANGEBYSCORE', HUNGRY, '-inf', now - RIVAL_MS)
+local rivals = call('ZCARD', HUNGRY) - (call('ZSCORE', HUNGRY, node) and 1 or 0)
 
 local function hand_out(id, body)
   out[#out + 1] = id
@@ -18,14 +23,48 @@ local function hand_out(id, body)
   out[#out + 1] = (tonumber(call('HGET', EXPIRED, id)) or 0) + 1
 end
 
--- When the host is allowed again; nil when it is now, with how many may go at once.
+local function begins(text, with)
+  return string.sub(text, 1, #with) == with
+end
+
+-- How many of a host's slots this run holds, and how many this node.
+local function slots_held(host)
+  local run, this = 0, 0
+  for _, member in ipairs(call('ZRANGE', SLOTS .. host, 0, -1)) do
+    if begins(member, RUN .. ' ') then
+      run = run + 1
+      if string.find(member, ' ' .. node .. ':', 1, true) then this = this + 1 end
+    end
+  end
+  return run, this
+end
+
+-- What of `free` slots the run and the node may take, so that others who want the host get theirs:
+-- first each run its share, then of that each node. Whoever has stopped asking is left out, so no
+-- slot stays unused for long.
+local function fair(host, free)
+  local since = host_now - RIVAL_MS
+  local runs = call('ZCOUNT', WAITING .. host, since, '+inf')
+  if (tonumber(call('ZSCORE', WAITING .. host, RUN)) or -1) >= since then runs = runs - 1 end
+  if concurrency >= NO_LIMIT or runs + rivals == 0 then return free, free end
+  local of_run, of_node = slots_held(host)
+  local share = math.ceil(concurrency / (runs + 1))
+  local for_run = math.min(free, share - of_run)
+  return for_run, math.min(for_run, math.ceil(share / (rivals + 1)) - of_node)
+end
+
+-- When the host is allowed again; nil when it is now, with how many may go at once: none when they
+-- are left to the other nodes of the run.
 local function look_at(host)
   local next_at = tonumber(call('ZSCORE', NEXT, host)) or 0
   if next_at > host_now then return next_at end
   call('ZREMRANGEBYSCORE', SLOTS .. host, '-inf', host_now)
   local free = concurrency - call('ZCARD', SLOTS .. host)
-  if free > 0 then return nil, delay > 0 and 1 or free end
-  call('SADD', WAITING .. host, RUN)
+  local for_node = free
+  if free > 0 then free, for_node = fair(host, free) end
+  if free > 0 then return nil, delay > 0 and math.min(1, for_node) or for_node end
+  call('ZREMRANGEBYSCORE', WAITING .. host, '-inf', host_now - 30 * RIVAL_MS)
+  call('ZADD', WAITING .. host, host_now, RUN)
   return tonumber(call('ZRANGE', SLOTS .. host, 0, 0, 'WITHSCORES')[2])
 end
 
@@ -55,17 +94,22 @@ local function take_from_ready_hosts()
     local allowed_at, free = look_at(host)
     if allowed_at then
       call('ZADD', READY, allowed_at, host)
+    elseif free <= 0 then
+      call('ZADD', READY, host_now, host)
+      courteous = true
     else
       local got = lease_from(host, math.min(wanted, free))
       if delay > 0 and got > 0 then call('ZADD', NEXT, host_now + delay, host) end
       if call('EXISTS', QUEUE .. host) == 0 then
         call('ZREM', READY, host)
+        call('ZREM', WAITING .. host, RUN)
       else
         -- Back of the line, or when it is allowed again.
         call('ZADD', READY, look_at(host) or host_now, host)
       end
     end
   end
+  if #out / 3 < want then call('ZADD', HUNGRY, now, node) else call('ZREM', HUNGRY, node) end
   for i = 1, #out, 3 do ids[#ids + 1] = out[i] end
   call('HSET', CLAIMS, node, ARGV[3] .. ' ' .. table.concat(ids, ' '))
 end
@@ -100,6 +144,7 @@ if #out == 0 then
   sooner(READY, host_now, SHARD_STEP_MS)
   sooner(DELAYED, now, run_step)
   sooner(DEADLINE, now, run_step)
+  if courteous then wait = COURTESY_MS end
 end
 local answer = {code, state, call('HLEN', BODY), wait, call('HEXISTS', META, 'stopping')}
 for i = 1, #out do answer[#answer + 1] = out[i] end

@@ -47,7 +47,8 @@ local base = call('SRANDMEMBER', SHARD .. ':garbage')
 if base then
   use(base)
   if remove_seen(base .. ':seen') and removed < budget and remove_queues() then
-    call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS)
+    call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, HUNGRY,
+      CLAIMS, NODES, BEATS, DEAD, WHY, REASONS)
     call('SREM', SHARD .. ':garbage', base)
     removed = removed + 1
   end

@@ -1,10 +1,18 @@
--- emit: children of a very long page enter before its ack.
+-- emit: children of a very long page enter before its ack, in numbered steps.
 --
--- ARGV  1 time, 2 id, 3 token, 4 number of children, then five words a child (see push_argv)
--- Returns  1, or 0 when the lease is lost
+-- ARGV  1 time, 2 id, 3 token, 4 step (from 1), 5 number of children, then five words a child (see
+--       push_argv)
+-- Returns  1 also for a step that is in already; 0 when the lease is lost, or the store has
+--          forgotten an earlier step
 
 if not begin() then return lost_run() end
-if not owns(ARGV[2], ARGV[3]) then return 0 end
-push_argv(5, tonumber(ARGV[4]))
+local id, token, step = ARGV[2], ARGV[3], tonumber(ARGV[4])
+if not owns(id, token) then return 0 end
+local by, last = string.match(call('HGET', EMITTED, id) or '', '^(%S+) (%d+)$')
+last = by == token and tonumber(last) or 0
+if step <= last then return 1 end
+if step > last + 1 then return 0 end
+push_argv(6, tonumber(ARGV[5]))
+call('HSET', EMITTED, id, token .. ' ' .. int(step))
 commit()
 return 1

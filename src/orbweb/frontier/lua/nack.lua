@@ -9,7 +9,10 @@ local answer = {}
 for i = 2, #ARGV, 7 do
   local id, token, backoff, kind = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3]
   local body = owns(id, token) and call('HGET', BODY, id)
-  if not body then
+  if body and id == SEED then -- the seeding is given back: whoever asks next takes it
+    unlease(id)
+    answer[#answer + 1] = 1
+  elseif not body then
     bump('fenced')
     answer[#answer + 1] = 0
   else

@@ -30,7 +30,7 @@ if ARGV[8] == 'spider' then
   call('HSETNX', SHARD .. ':jobs', ARGV[2], ARGV[4])
   seen = SHARD .. ':job:' .. ARGV[2] .. ':' .. call('HGET', SHARD .. ':jobs', ARGV[2]) .. ':seen'
 end
-call('HSET', META, 'concurrency', ARGV[9] == '0' and '1000000' or ARGV[9], 'delay', ARGV[10], 'fetch', ARGV[11],
+call('HSET', META, 'concurrency', ARGV[9] == '0' and int(NO_LIMIT) or ARGV[9], 'delay', ARGV[10], 'fetch', ARGV[11],
   'step', ARGV[12], 'retries', ARGV[13], 'deliveries', ARGV[14], 'ttl', ARGV[6], 'seen', seen)
 call('HDEL', META, 'stopping')
 call('HSET', SHARD .. ':current', name, epoch)

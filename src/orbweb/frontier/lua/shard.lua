@@ -11,7 +11,7 @@
 --   :clock      hash  wall, log              monotone clock of politeness
 --   :slots:HOST zset  run base + id + token -> latest end of that fetch (ms)
 --   :next       zset  host -> next allowed time (ms); only hosts that must be waited for
---   :waiting:HOST set run bases that found the host full
+--   :waiting:HOST zset run base -> when it last found the host full (ms)
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
 --   :jobs       hash  job -> generation      of what its runs have seen, when they share it
 --   :runs       zset  job:run:epoch -> when it may be collected (wall ms, inf = never)
@@ -24,6 +24,8 @@
 --   :delayed    zset  id -> when it returns to its queue               waiting for a retry
 --   :deadline   zset  id -> end of its lease, and :owner hash id -> fence token   leased
 --   :expired    hash  id -> deliveries that nobody answered
+--   :emitted    hash  id -> token, and in how many steps its page has given links before the ack
+--   :hungry     zset  node -> when it last got less than it asked for
 --   :claims     hash  node -> seq of its last claim and the ids it got
 --   :nodes      zset  node -> last beat (run's clock), :beats hash node -> wall ms \n what it said
 --   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n error
@@ -34,11 +36,14 @@ local call = redis.call
 local SHARD = KEYS[1]
 local SEED, HOLD = '@seed', '@hold'
 local SHARD_STEP_MS = 1000
+local NO_LIMIT = 1000000
+local RIVAL_MS = 1000 -- who has asked within this time is taken to want a slot still
+local COURTESY_MS = 20
 local BUCKET_LOAD = 192 -- the fullest bucket holds about twice that; an int-set ends at 512
 local PRIORITY_STEP = 4294967296
 
 local RUN, META, BODY, QUEUE, READY, DELAYED, DEADLINE, OWNER
-local EXPIRED, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
+local EXPIRED, EMITTED, HUNGRY, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
 local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':waiting:'
 
 local wall, now, host_now -- server's clock; the run's clock; the shard's clock
@@ -52,7 +57,8 @@ local function use(base)
   RUN = base
   META, BODY, QUEUE, READY = base .. ':meta', base .. ':body', base .. ':queue:', base .. ':ready'
   DELAYED, DEADLINE, OWNER = base .. ':delayed', base .. ':deadline', base .. ':owner'
-  EXPIRED, CLAIMS, NODES, BEATS = base .. ':expired', base .. ':claims', base .. ':nodes', base .. ':beats'
+  EXPIRED, EMITTED, HUNGRY = base .. ':expired', base .. ':emitted', base .. ':hungry'
+  CLAIMS, NODES, BEATS = base .. ':claims', base .. ':nodes', base .. ':beats'
   DEAD, WHY, REASONS = base .. ':dead', base .. ':why', base .. ':reasons'
 end
 
@@ -251,9 +257,8 @@ local function free_slot(id, token, host)
     at = math.max(host_now + delay, tonumber(call('ZSCORE', NEXT, host)) or 0)
     call('ZADD', NEXT, at, host)
   end
-  local runs = call('SMEMBERS', WAITING .. host)
+  local runs = call('ZRANGE', WAITING .. host, 0, -1)
   for _, run in ipairs(runs) do call('ZADD', run .. ':ready', 'XX', at, host) end
-  if #runs > 0 then call('DEL', WAITING .. host) end
 end
 
 local function unlease(id)

@@ -330,6 +330,11 @@ async def _start_unchecked(step: Any) -> None:
     return
 
 
+async def _renew_once(step: Any) -> None:
+    if step.over or not step._tools.ledger.valid(step.held, step._tools.clock()):
+        await step._renew()
+
+
 class _Unsettled(LossyFrontier):
     async def settled(self) -> bool:
         return True
@@ -456,6 +461,14 @@ MUTANTS: dict[str, Mutant] = {
             "who trusts a lease without a look at the clock",
             by=("zombie_start",),
             patches=((step_module.Step, "_before_send", _start_unchecked),),
+            change=_many_pauses,
+        ),
+        Mutant(
+            "renewal_believed",
+            "our first version: the answer may be old when it is read",
+            by=("zombie_start",),
+            seeds=3000,
+            patches=((step_module.Step, "_before_send", _renew_once),),
             change=_many_pauses,
         ),
         Mutant(

@@ -263,8 +263,8 @@ class LossyFrontier:
     async def ack(self, acks: Sequence[Ack]) -> list[bool]:
         return await self.call("ack", acks)
 
-    async def emit(self, id: str, token: str, children: Sequence[NewRequest]) -> bool:
-        return await self.call("emit", id, token, children)
+    async def emit(self, id: str, token: str, step: int, children: Sequence[NewRequest]) -> bool:
+        return await self.call("emit", id, token, step, children)
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         return await self.call("nack", nacks)
