@@ -29,6 +29,7 @@ def storm() -> Record:
         Weather.STORM,
         lambda record: (
             not any(page.twins for page in record.site.pages.values())
+            and not record.site.twin_seeds
             and not record.plan.poison
             and record.plan.config.host_concurrency > 0
             and record.count("crash") > 0

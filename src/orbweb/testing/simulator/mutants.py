@@ -352,6 +352,11 @@ def _many_pauses(plan: Plan) -> Plan:
     return replace(plan, faults=replace(plan.faults, pause=0.4, crash=0.0, latency_ms=200))
 
 
+def _stop_and_go(plan: Plan) -> Plan:
+    quiet = replace(plan.faults, crash=0.0, wedge=0.0, partition=0.0, terminate=0.0)
+    return replace(plan, nodes=4, faults=replace(quiet, pause=0.8, latency_ms=600))
+
+
 def _long_outages(plan: Plan) -> Plan:
     return replace(plan, faults=replace(plan.faults, outage=0.06))
 
@@ -469,7 +474,7 @@ MUTANTS: dict[str, Mutant] = {
             by=("zombie_start",),
             seeds=3000,
             patches=((step_module.Step, "_before_send", _renew_once),),
-            change=_many_pauses,
+            change=_stop_and_go,
         ),
         Mutant(
             "exit_before_durable",

@@ -14,7 +14,9 @@ from unittest import mock
 
 from orbweb.engine import engine as engine_module
 from orbweb.engine import step as step_module
-from orbweb.frontier.base import HOLD_ID, Held
+from orbweb.frontier.base import HOLD_ID, Held, NackResult
+from orbweb.model.codec import decode
+from orbweb.model.reasons import Reason
 from orbweb.testing.simulator.checker import Violation, check
 from orbweb.testing.simulator.history import Event, Record, Start
 from orbweb.testing.simulator.mutants import NO_MUTANT, Mutant
@@ -56,6 +58,7 @@ class Simulation:
         self._graveyard: list[Node] = []
         self._finished: set[int] = set()
         self._incarnations = 0
+        self._names: dict[str, str] = {}
         self._visits: Counter[str] = Counter()
         self._going_on: dict[str, list[Visit]] = {}
         self._seed_errors = plan.seed_errors
@@ -138,17 +141,25 @@ class Simulation:
         if node.stop_asked_ms is not None and node.disturbed_ms < node.stop_asked_ms:
             self.log("stop_took", node.name, detail=self.timeline.now_ms - node.stop_asked_ms)
         self._bury(node)
-        if code in NODE_EXITS or (code == 75 and self._operator_ended):
+        ended = code == 75 and self._operator_ended and node.stop_asked_ms is None
+        if code in NODE_EXITS or ended:
             self._finished.add(node.slot)
         else:
             self._reboot_later(node.slot)
 
     def note_answer(self, node: Endpoint, name: str, args: tuple[Any, ...], answer: Any) -> None:
         """The server has answered a call."""
-        if name == "ack":
+        if name == "claim":
+            for lease in answer.leases:
+                self._names[lease.id] = self.page_of(decode(lease.payload).url).name
+        elif name == "ack":
             for ack, kept in zip(args[0], answer, strict=True):
                 if kept:
                     self.log("acked", node.name, ack.id)
+        elif name == "nack":
+            for nack, result in zip(args[0], answer, strict=True):
+                if nack.reason == Reason.TIMEOUT and result is not NackResult.LOST:
+                    self.log("overdue", node.name, self._names[nack.id])
 
     # -- the site
 
