@@ -28,7 +28,7 @@ def storm() -> Record:
     return _sound(
         Weather.STORM,
         lambda record: (
-            not any(page.twins for page in record.site.pages.values())
+            not any(page.twins or page.leads_to for page in record.site.pages.values())
             and not record.site.twin_seeds
             and not record.plan.poison
             and record.plan.config.host_concurrency > 0
