@@ -232,6 +232,21 @@ class FrontierMachine(RuleBasedStateMachine):
             answer = self.twins.step(run, "emit", id, token, step, links)
             self.note(f"emit {answer}")
 
+    @rule(run=runs, node=nodes, which=recent, children=codes)
+    def long_page_again(self, run: int, node: str, which: int, children: list[int]) -> None:
+        """A long page fails after its first step and is handed out again."""
+        run = self.run(run)
+        links = [new_request(code) for code in children]
+        for id, token in self.pick(run, [which]):
+            step = self.emitted(run, id, token) + 1
+            self.twins.step(run, "emit", id, token, step, links)
+            self.twins.step(run, "nack", [Nack(id, token, reason="timeout")])
+            self.seq[node] += 1
+            answer = self.claim_as(run, node, self.seq[node], 5)
+            if isinstance(answer, Claim):
+                for lease in answer.leases:
+                    self.twins.step(run, "emit", *lease.held, 1, links)
+
     @rule(
         run=runs,
         which=some_recent,

@@ -215,11 +215,11 @@ TORN_MUTANTS = (
     Mutant(
         "parent leaves before its children",
         "ack",
-        """    push_argv(i + 7, children)
+        """    push_argv(i + 9, children)
     local host, _, retries = unpack_body(body)
 """,
         """    forget(id)
-    push_argv(i + 7, children)
+    push_argv(i + 9, children)
     local host, _, retries = unpack_body(body)
 """,
     ),

@@ -90,7 +90,7 @@ class Recorder:
         self.ack(one)
         self.step("nack", [Nack(*two, 300, reason="timeout")])
         (three,) = self.claim()
-        self.step("emit", *three, links(three.id), adds=LINKS[three.id])
+        self.step("emit", *three, 1, links(three.id), adds=LINKS[three.id])
         self.step("fetched", [three])
         self.wall += 900
         four, five = self.claim(2)

@@ -333,6 +333,7 @@ def test_a_store_that_forgets_early_links_gets_them_again_with_the_ack() -> None
             del run.tasks[id]
         run.queues.clear()
         run.ready = TimedSet()
+        run.emitted.clear()
 
     node = town.node(Long(), concurrency=100, max_held=400)
     (report,) = town.drive([town.start(node, roll_back)])

@@ -45,7 +45,8 @@ end
 local function fair(host, free)
   local since = host_now - RIVAL_MS
   local runs = call('ZCOUNT', WAITING .. host, since, '+inf')
-  if (tonumber(call('ZSCORE', WAITING .. host, RUN)) or -1) >= since then runs = runs - 1 end
+  local own = tonumber(call('ZSCORE', WAITING .. host, RUN))
+  if own and own >= since then runs = runs - 1 end
   if concurrency >= NO_LIMIT or runs + rivals == 0 then return free, free end
   local of_run, of_node = slots_held(host)
   local share = math.ceil(concurrency / (runs + 1))
