@@ -73,8 +73,6 @@ def test_dont_filter_is_the_opposite_of_filter_repeat() -> None:
     [
         ({"url": None}, TypeError, "None"),
         ({"url": b"http://ex.com/"}, TypeError, "bytes"),
-        ({"url": "ex.com/a"}, RequestError, "'ex.com/a'.*scheme"),
-        ({"url": "mailto:a@b"}, RequestError, "mailto:a@b"),
         ({"url": URL, "callback": 3}, TypeError, "callback"),
         ({"url": URL, "priority": "high"}, TypeError, "priority"),
         ({"url": URL, "method": "GET /"}, RequestError, "method"),
@@ -86,6 +84,15 @@ def test_wrong_arguments_are_refused_at_once(
 ) -> None:
     with pytest.raises(error, match=match):
         Request(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [("ex.com/a", "bad_url"), ("mailto:a@b", "scheme"), ("http://[::bad/", "bad_url")],
+)
+def test_a_url_that_cannot_be_fetched_ends_no_generator(url: str, problem: str) -> None:
+    request = Request(url)
+    assert (request.url, request.problem) == (url, problem)
 
 
 def test_white_space_around_and_line_breaks_in_a_url_are_dropped() -> None:

@@ -147,9 +147,10 @@ def test_a_spider_can_stop_itself() -> None:
 
 def test_start_urls_that_are_wrong_are_left_out() -> None:
     class Listed(mw.AirSpider):
-        start_urls = ("nonsense", "mailto:x@site.test")
+        start_urls = ("nonsense", None, "mailto:x@site.test")
 
-    assert list(Listed().start_requests()) == []
+    problems = [request.problem for request in Listed().start_requests()]
+    assert problems == ["bad_url", "scheme"]
 
 
 def test_two_spiders_of_one_process_do_not_share_settings() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hiredis import pack_command
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -42,7 +43,7 @@ def connect(url: str, timeout_seconds: float) -> Redis:
     Raises `ConfigError` for a URL that is none.
     """
     try:
-        return Redis.from_url(
+        client = Redis.from_url(
             url,
             socket_timeout=timeout_seconds,
             socket_connect_timeout=timeout_seconds,
@@ -54,6 +55,17 @@ def connect(url: str, timeout_seconds: float) -> Redis:
             f"REDIS_URL {mask_url(url)!r} is no Redis URL ({error}); "
             "right would be redis://[:password@]host:6379/0, rediss://… or unix:///path/to/socket"
         ) from error
+    pool = client.connection_pool
+    pool.connection_class = type("Connection", (PackedInC, pool.connection_class), {})
+    return client
+
+
+class PackedInC:
+    """A connection that packs commands in C; redis-py does that for its blocking client only."""
+
+    def pack_command(self, *words: Any) -> list[bytes]:
+        name, *rest = words
+        return [pack_command((*str(name).split(), *rest))]
 
 
 def refuses_us(error: BaseException | None) -> bool:

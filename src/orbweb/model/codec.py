@@ -159,6 +159,8 @@ def decode(payload: bytes) -> Request:
         RecursionError,
     ) as error:
         raise UndecodableError(f"not a request of version {VERSION}: {error}") from error
+    if request.problem is not None:
+        raise UndecodableError(f"not a request of version {VERSION}: it names {request.url!r}")
     request.depth = wire.d
     request.parent_id = wire.i
     return request

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from orbweb.errors import RequestError
 from orbweb.model.fingerprint import fingerprint, full_url, request_id
-from orbweb.model.url import clean_url
+from orbweb.model.url import BadUrlError, clean_url
 
 if TYPE_CHECKING:
     from orbweb.model.reasons import Reason
@@ -77,8 +77,9 @@ class Request:
 
     `filter_repeat=False` (`dont_filter=True`) lets a request pass that was taken before.
     `auto_request=False` calls the callback without a download, with None as response.
-    Raises `TypeError` for arguments of a wrong type and `BadUrlError`, a `RequestError`, for a URL
-    that cannot be fetched.
+    A URL that cannot be fetched raises nothing, so that it cannot end the generator which yields
+    it: the request has the reason as `problem`, and is counted and logged instead of queued.
+    Raises `TypeError` for arguments of a wrong type and `RequestError` for a wrong method.
     """
 
     __slots__ = (
@@ -155,7 +156,11 @@ class Request:
         dont_filter: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        self.url = clean_url(url)
+        self.problem: Reason | None = None
+        try:
+            self.url = clean_url(url)
+        except BadUrlError as error:
+            self.url, self.problem = error.url, error.reason
         self.method = method if method == "GET" else _checked_method(method)
         if callback is not None and not isinstance(callback, str) and not callable(callback):
             raise TypeError(f"callback must be a method or its name, not {callback!r} ({url})")
@@ -182,7 +187,6 @@ class Request:
         self.parent_id = ""
         self.depth = 0
         self.lease_token = ""
-        self.problem: Reason | None = None
         if kwargs:
             self._take(kwargs)
 

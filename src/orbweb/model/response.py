@@ -17,7 +17,7 @@ from w3lib.encoding import to_unicode
 from orbweb.errors import ConfigError, ResponseError
 from orbweb.model.charset import UTF16_BOMS, encoding_of, known_encoding
 from orbweb.model.request import Callback, Request
-from orbweb.model.url import BadUrlError, UrlBase
+from orbweb.model.url import UrlBase
 
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup
@@ -231,12 +231,7 @@ class Response:
         target = self._base.join(href)
         if not target.isascii():
             target = self._encoded(target)
-        try:
-            return Request(target, callback=callback, **options)
-        except BadUrlError as error:
-            request = Request(self.url, callback=callback, **options)
-            request.url, request.problem = target, error.reason
-            return request
+        return Request(target, callback=callback, **options)
 
     def follow_all(
         self,

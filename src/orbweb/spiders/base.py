@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from orbweb.errors import ConfigError, RequestError, StoreUnavailable, StoreUnsafe
+from orbweb.errors import ConfigError, StoreUnavailable, StoreUnsafe
 from orbweb.log import get_logger, mask_secrets
 from orbweb.model.request import Request
 from orbweb.model.response import Response
@@ -56,16 +56,15 @@ class BaseParser:
         for url in self.start_urls:
             try:
                 request = Request(url)
-            except (RequestError, TypeError) as error:
+            except TypeError as error:
                 self.logger.error("start URL left out: %s", error)
                 continue
             yield request
 
-    def parse(self, request: Request, response: Response, **kwargs: Any) -> Any:
-        """Callback of requests that name none.
+    def parse(self, *args: Any, **kwargs: Any) -> Any:
+        """Callback of requests that name none: `parse(request, response)` or `parse(response)`.
 
-        Yields requests, items, functions without arguments (called at once) and None. May also be
-        written `parse(self, response)`.
+        Yields requests, items, functions without arguments (called at once) and None.
         """
         raise NotImplementedError(f"{type(self).__name__} needs a method parse(request, response)")
 
