@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class OrbwebError(Exception):
     """Root of all errors that Orbweb raises on purpose."""
@@ -93,3 +97,31 @@ class UserUnavailableError(RequestError):
 
 class ContentTypeRejectedError(OrbwebError):
     """The content type is not among `ALLOWED_CONTENT_TYPES`."""
+
+
+def as_error(caught: BaseException) -> Exception:
+    """What code that is not ours raised, as an error of its own work.
+
+    `sys.exit()`, a cancellation or a StopIteration in a callback must end neither the node nor,
+    unheard, the task that called it.
+    """
+    if isinstance(caught, Exception) and not isinstance(caught, StopIteration):
+        return caught
+    text = str(caught)
+    error = RuntimeError(f"it raised {type(caught).__name__}{f' ({text})' if text else ''}")
+    error.__cause__ = caught
+    return error
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Around awaited code that is not ours. See `as_error`; our own cancellation passes through."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise as_error(error) from error
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise as_error(error) from error

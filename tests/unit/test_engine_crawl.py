@@ -15,6 +15,7 @@ from orbweb.frontier.memory import Place, TimedSet
 from orbweb.model.codec import decode, encode
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
+from orbweb.model.response import Response
 
 TREE = {
     f"{SITE}/a": links("b", "c", "a"),
@@ -539,3 +540,39 @@ def test_an_operator_can_end_a_resident_run() -> None:
     assert report.exit_code == 0
     assert 60 <= report.elapsed_seconds <= 62
     assert urls(town) == ["/a", "/b", "/c", "/d", "/e", "/f"]
+
+
+class Quitting(Crawler):
+    """Async callbacks that end more than themselves."""
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__("a", "b")
+        self.raised = raised
+
+    async def parse(self, request: Request, response: Response) -> Any:
+        yield {"url": request.url}
+        if request.url.endswith("/b"):
+            raise self.raised
+
+
+@pytest.mark.parametrize("raised", [SystemExit(0), asyncio.CancelledError()])
+def test_a_callback_that_quits_or_cancels_itself_loses_its_page_only(
+    raised: BaseException,
+) -> None:
+    town = Town({f"{SITE}/a": links(), f"{SITE}/b": links()})
+    (report,) = town.run(town.node(Quitting(raised)))
+    assert report.exit_code == 0
+    reason, error, _ = letters(town)[f"{SITE}/b"]
+    assert (reason, type(raised).__name__ in error) == ("callback_error", True)
+
+
+def test_seeds_of_a_generator_that_cancels_itself_are_not_taken_for_all() -> None:
+    class Cancelling(Crawler):
+        async def start_requests(self) -> Any:
+            yield Request(f"{SITE}/a")
+            raise asyncio.CancelledError
+
+    town = Town({f"{SITE}/a": links()})
+    (report,) = town.run(town.node(Cancelling()))
+    assert report.exit_code == 1
+    assert "CancelledError" in report.why

@@ -37,6 +37,21 @@ async def test_errors_come_back_as_they_are() -> None:
     threads.close()
 
 
+@pytest.mark.parametrize("raised", [SystemExit(0), KeyboardInterrupt(), asyncio.CancelledError()])
+async def test_what_would_end_the_process_or_the_task_becomes_an_error(
+    raised: BaseException,
+) -> None:
+    threads = CallbackThreads(1)
+
+    def fail() -> None:
+        raise raised
+
+    with pytest.raises(RuntimeError, match=type(raised).__name__) as caught:
+        await threads.run(fail)
+    assert caught.value.__cause__ is raised
+    threads.close()
+
+
 async def test_a_function_that_never_returns_costs_no_thread_of_the_pool() -> None:
     threads = CallbackThreads(1)
     started, release = threading.Event(), threading.Event()

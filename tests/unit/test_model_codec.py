@@ -199,6 +199,11 @@ def test_what_cannot_return_exactly_is_refused_by_field(value: Any, field: str) 
         encode(request)
 
 
+def test_a_priority_of_more_than_64_bits_is_refused() -> None:
+    with pytest.raises(UnserialisableError, match="64 bits"):
+        encode(Request(URL, priority=10**30))
+
+
 def test_the_refusal_shows_the_way_to_the_value_and_its_type() -> None:
     with pytest.raises(UnserialisableError, match=r"meta\['a'\]\[1\].*Colour") as caught:
         encode(Request(URL, meta={"a": [1, Colour.RED]}))

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from orbweb.errors import ConfigError
+from orbweb.errors import ConfigError, contained
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 
@@ -50,11 +50,12 @@ class Hook:
 
     async def __call__(self, *arguments: Any) -> Any:
         """Call the hook; a plain function goes through `run_blocking` where there is one."""
-        if self._run is None:
-            result = self._function(*arguments)
-        else:
-            result = await self._run(self._function, *arguments)
-        return await result if inspect.isawaitable(result) else result
+        with contained():
+            if self._run is None:
+                result = self._function(*arguments)
+            else:
+                result = await self._run(self._function, *arguments)
+            return await result if inspect.isawaitable(result) else result
 
 
 def hooks_of(middlewares: Iterable[Any], method: str, run: RunBlocking | None) -> tuple[Hook, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from orbweb.engine.options import RunBlocking
 from orbweb.engine.outputs import Outputs
-from orbweb.errors import SpiderError
+from orbweb.errors import SpiderError, contained
 from orbweb.model.item import is_item
 from orbweb.model.request import Request
 from orbweb.model.response import Response
@@ -93,10 +93,11 @@ class Callbacks:
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a hook and give its result."""
-        if inspect.iscoroutinefunction(function):
-            return await function(*args)
-        result = await self._run_blocking(function, *args)
-        return await result if inspect.isawaitable(result) else result
+        with contained():
+            if inspect.iscoroutinefunction(function):
+                return await function(*args)
+            result = await self._run_blocking(function, *args)
+            return await result if inspect.isawaitable(result) else result
 
     async def collect(
         self,
@@ -107,10 +108,13 @@ class Callbacks:
         flush: Flush,
     ) -> None:
         """Call a function and collect all that it yields or returns."""
-        if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
-            await self._collect_async(function(*args, **kwargs), outputs, flush)
-            return
-        reader = _Reader(function, args, kwargs, outputs)
+        with contained():
+            if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
+                await self._collect_async(function(*args, **kwargs), outputs, flush)
+            else:
+                await self._collect_plain(_Reader(function, args, kwargs, outputs), outputs, flush)
+
+    async def _collect_plain(self, reader: _Reader, outputs: Outputs, flush: Flush) -> None:
         while await self._run_blocking(reader.read):
             await _settle(outputs, flush)
         if reader.deferred is not None:

@@ -16,7 +16,7 @@ from orbweb.engine.options import EngineOptions, RunBlocking
 from orbweb.engine.outputs import Admission, Refused
 from orbweb.engine.session import Session
 from orbweb.engine.stats import Stats
-from orbweb.errors import RunLost
+from orbweb.errors import RunLost, contained
 from orbweb.frontier.base import SEED_ID, Held, Nack, NewRequest, SeedCode
 from orbweb.log import get_logger
 from orbweb.model.reasons import Reason
@@ -80,7 +80,8 @@ class SeedSource:
     async def read(self) -> None:
         """Read to the end. An error of `start_requests` is kept in `error`."""
         try:
-            await self._read()
+            with contained():
+                await self._read()
         except (asyncio.CancelledError, RunLost):
             raise
         except Exception as error:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from orbweb.errors import as_error
 from orbweb.log import get_logger
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ class _Job:
     def run(self) -> None:
         try:
             result, error = self.func(*self.args), None
-        except BaseException as caught:  # handed to the waiting task as it is
+        except BaseException as caught:  # handed to the waiting task
             result, error = None, caught
         try:
             self.loop.call_soon_threadsafe(self._deliver, result, error)
@@ -46,10 +47,8 @@ class _Job:
             return
         if error is None:
             self.future.set_result(result)
-        elif isinstance(error, StopIteration):
-            self.future.set_exception(RuntimeError("callback raised StopIteration"))
         else:
-            self.future.set_exception(error)
+            self.future.set_exception(as_error(error))
 
 
 class CallbackThreads:
@@ -68,7 +67,7 @@ class CallbackThreads:
         self._lock = threading.Lock()
 
     async def run(self, func: Callable[..., T], /, *args: Any) -> T:
-        """Run `func(*args)` in a thread; its exception is raised here."""
+        """Run `func(*args)` in a thread; its exception is raised here (see `as_error`)."""
         job = _Job(func, args)
         with self._lock:
             self._open += 1

@@ -120,6 +120,10 @@ def encode(request: Request) -> bytes:
         raise UnserialisableError(
             f"{request!r} carries text with half a surrogate pair: {error.object[:80]!r}"
         ) from error
+    except OverflowError as error:
+        raise UnserialisableError(
+            f"{request!r} has a priority of more than 64 bits: {request.priority}"
+        ) from error
     except UnserialisableError as error:
         raise UnserialisableError(f"{error} (in {request!r})") from error
 

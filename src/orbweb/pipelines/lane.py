@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orbweb.errors import ItemError, PipelineError
+from orbweb.errors import ItemError, PipelineError, contained
 from orbweb.log import event, get_logger
 from orbweb.pipelines.base import BasePipeline, Row
 
@@ -247,10 +247,11 @@ class Lane:
             raise PipelineError(f"it returned {answer!r}; True is the answer for a stored batch")
 
     async def _call(self, method: Callable[..., Any], *args: Any) -> Any:
-        if inspect.iscoroutinefunction(method):
-            return await method(*args)
-        answer = await self._run_blocking(method, *args)
-        return await answer if inspect.isawaitable(answer) else answer
+        with contained():
+            if inspect.iscoroutinefunction(method):
+                return await method(*args)
+            answer = await self._run_blocking(method, *args)
+            return await answer if inspect.isawaitable(answer) else answer
 
     def _stored(self, queue: Queue, batch: Batch) -> None:
         if queue.failures:
