@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
 from orbweb.download.base import (
@@ -164,7 +165,7 @@ class Chain:
             return response
         try:
             async with asyncio.timeout(self._redirects.seconds(request)) as limit:
-                return await self._follow(request, response, before_send, admit)
+                return await self._follow(request, response, before_send, admit, limit)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -178,6 +179,7 @@ class Chain:
         response: Response,
         before_send: BeforeSend,
         admit: Admit | None,
+        limit: asyncio.Timeout,
     ) -> Response:
         trail = Trail(request, self._redirects.most)
         hop = request
@@ -186,17 +188,32 @@ class Chain:
                 hop = trail.next_hop(hop, response)
             except DownloadError as error:
                 raise _Ended(failure(request, error, response)) from error
-            refused = await admit(hop) if admit is not None else None
+            async with _suspended(limit):
+                refused = await admit(hop) if admit is not None else None
             if refused is not None:
                 text = f"{request.url} redirects to {hop.url}: {refused.text()}"
                 raise _Ended(Dropped(request, refused, DownloadError(refused, text)))
-            response = await self._send(request, hop, before_send)
+            response = await self._send(request, hop, before_send, limit)
         response.history = trail.history
         response.request = request
         return response
 
-    async def _send(self, request: Request, hop: Request, before_send: BeforeSend) -> Response:
-        """One exchange for `request`: itself, or a redirect of it."""
+    async def _send(
+        self,
+        request: Request,
+        hop: Request,
+        before_send: BeforeSend,
+        limit: asyncio.Timeout | None = None,
+    ) -> Response:
+        """One exchange for `request`: itself, or a redirect of it, which has a limit."""
+        async with _suspended(limit):
+            await self._may_send(request, hop, before_send)
+        try:
+            return await self._downloader.fetch(hop)
+        except Exception as error:
+            raise _Ended(failure(request, error)) from error
+
+    async def _may_send(self, request: Request, hop: Request, before_send: BeforeSend) -> None:
         if self._robots is not None:
             refusal = await self._robots.refusal(_full_url(request, hop))
             if refusal is not None:
@@ -205,10 +222,20 @@ class Chain:
                     raise _Ended(Dropped(request, refusal.reason, error))
                 raise _Ended(Failed(request, refusal.reason, error, True, refusal.retry_after))
         await before_send()
-        try:
-            return await self._downloader.fetch(hop)
-        except Exception as error:
-            raise _Ended(failure(request, error)) from error
+
+
+@asynccontextmanager
+async def _suspended(limit: asyncio.Timeout | None) -> AsyncIterator[None]:
+    """Wait for the store, or for another answer: this time is not counted against the page."""
+    until = limit.when() if limit is not None else None
+    if limit is None or until is None:
+        yield
+        return
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    limit.reschedule(None)
+    yield
+    limit.reschedule(until + clock() - began)
 
 
 def _full_url(request: Request, hop: Request) -> str:
