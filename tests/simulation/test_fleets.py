@@ -24,6 +24,9 @@ from orbweb.testing.simulator.world import Simulation, prepared
 MIXED_RUNS = 8_000
 ROLLBACK_RUNS = 2_000
 
+FOUND_SOMETHING = (6, 9, 42, 83, 98, 118, 196, 1259, 2229, 4190, 4620, 4675, 6651, 7195, 7990)
+FOUND_AFTER_ROLLBACK = (27,)
+
 RARE = {"renewal_believed"}
 """Mutants that take hundreds of seeds; they are looked for in the long run only."""
 
@@ -44,6 +47,12 @@ def test_nothing_is_lost_when_the_server_forgets_its_last_writes() -> None:
     tally = run_seeds(range(60), Weather.ROLLBACK)
     assert not tally.failures, describe(tally)
     assert tally.counts["rollback"] > 60
+
+
+def test_seeds_that_once_found_something_find_nothing_any_more() -> None:
+    mixed, rolled = run_seeds(FOUND_SOMETHING), run_seeds(FOUND_AFTER_ROLLBACK, Weather.ROLLBACK)
+    assert not mixed.failures, describe(mixed)
+    assert not rolled.failures, describe(rolled)
 
 
 @pytest.mark.parametrize("name", [name for name in MUTANTS if name not in RARE])

@@ -194,7 +194,8 @@ def _dead_letters(record: Record) -> Iterator[Violation]:
         }
         if not fits.get(dead.reason, False):
             yield Violation("wrong_dead", f"{name}: {dead.reason}: {dead.error}")
-    for name in _expected(record):
+    expected = _expected(record)
+    for name in expected:
         page = record.site.pages[name]
         doomed = page.flaky > most or page.raises or page.bad_item or page.poison
         if doomed and name not in record.dead and record.ended:
@@ -203,7 +204,8 @@ def _dead_letters(record: Record) -> Iterator[Violation]:
         event.subject for event in record.of_kind("crash") if event.subject in record.site.pages
     )
     for name, count in kills.items():
-        lives = 1 + overdue[name]  # one that was held too long, by a stopped node, begins again
+        # One that was held too long, by a stopped node, begins again.
+        lives = expected[name] + overdue[name]
         if count > record.plan.config.max_deliveries * lives and not record.plan.rolls_back:
             yield Violation("poison_loop", f"{name} killed {count} nodes")
 

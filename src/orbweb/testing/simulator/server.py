@@ -269,8 +269,8 @@ class LossyFrontier:
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         return await self.call("nack", nacks)
 
-    async def seen(self, fingerprints: Sequence[int]) -> list[bool]:
-        return await self.call("seen", fingerprints)
+    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
+        return await self.call("visit", id, token, fingerprint)
 
     async def recover(self) -> int:
         return await self.call("recover")

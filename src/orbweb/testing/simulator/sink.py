@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from orbweb.errors import ItemError
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from orbweb.testing.simulator.node import Node
     from orbweb.testing.simulator.world import Simulation
 
+MOST_FAILURES = 3
+"""Of one row: a pipeline that goes on to fail for it says that the row is bad."""
+
 
 class Sink:
     """One table for all nodes. A row whose key is there already changes nothing."""
@@ -20,12 +24,16 @@ class Sink:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._rows: dict[str, tuple[str, int]] = {}
+        self._failures: Counter[str] = Counter()
 
     def store(self, node: Node, rows: list[Row], answer: asyncio.Future[bool]) -> None:
         """Store a batch and answer; a failing batch may be stored in part, whole or not at all."""
         simulation = self._simulation
         rng = simulation.timeline.rng
         failed = rng.random() < simulation.plan.faults.sink_failure
+        if any(self._failures[row["_key"]] >= MOST_FAILURES for row in rows):
+            failed = False
+        self._failures.update(row["_key"] for row in rows if failed)
         result: bool | Exception = True
         if any(row["number"] < 0 for row in rows):
             result = ItemError("the number is negative")
