@@ -11,6 +11,7 @@ from typing import Any
 from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome
 from orbweb.engine.outputs import Outputs, Refused
 from orbweb.engine.tools import StepTools
+from orbweb.engine.traces import own_trace
 from orbweb.errors import (
     LeaseLost,
     NotRetryError,
@@ -239,8 +240,8 @@ class Step:
         except ValidationError as error:
             return await self._fail(request, response, Reason.VALIDATION, error, outputs)
         except Exception as error:
-            if not isinstance(error, OrbwebError):
-                log.error("callback failed on %s", request.url, exc_info=error)
+            if not isinstance(error, OrbwebError) and self._tools.known_errors.is_new(error):
+                log.error("callback failed on %s", request.url, exc_info=own_trace(error))
             return await self._fail(request, response, Reason.CALLBACK_ERROR, error, outputs)
         return Page(request.url, outputs)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orbweb.download.base import Outcome
@@ -14,6 +14,7 @@ from orbweb.engine.options import Codec, EngineOptions
 from orbweb.engine.outputs import Admission
 from orbweb.engine.session import Session
 from orbweb.engine.stats import Stats
+from orbweb.engine.traces import KnownErrors
 from orbweb.frontier.base import Ack, Nack
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
@@ -67,6 +68,7 @@ class StepTools:
     stats: Stats
     clock: Callable[[], float]
     rng: random.Random
+    known_errors: KnownErrors = field(default_factory=KnownErrors)
 
     def backoff_ms(self, retries: int, retry_after: float | None) -> int:
         """How long a request waits before its next try; full jitter of half to one and a half."""
