@@ -19,6 +19,8 @@ MASK = "***"
 _URL_PASSWORD = re.compile(
     r"(?P<scheme>\b[a-z][a-z0-9+.-]*://[^\s/?#:@]*):[^\s/?#]*@", re.IGNORECASE
 )
+_REDIS_PASSWORD = re.compile(r"(?P<scheme>\brediss?://[^\s/?#:@]*):\S*@", re.IGNORECASE)
+_QUERY_PASSWORD = re.compile(r"(?P<name>[?&]password=)[^\s&#'\"]*", re.IGNORECASE)
 _CREDENTIALS = re.compile(
     r"(?P<name>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|digest)\s+)?)"
     r"[^\s\"',;}]+",
@@ -29,7 +31,9 @@ _CREDENTIALS = re.compile(
 def mask_secrets(text: str) -> str:
     """The text without passwords in URLs and without the values of Authorization headers."""
     if "://" in text:
+        text = _REDIS_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
         text = _URL_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
+        text = _QUERY_PASSWORD.sub(rf"\g<name>{MASK}", text)
     if "uthorization" in text.lower():
         text = _CREDENTIALS.sub(rf"\g<name>{MASK}", text)
     return text

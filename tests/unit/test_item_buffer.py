@@ -399,3 +399,9 @@ async def test_a_plain_pipeline_runs_where_it_is_told_to():
     assert ran == ["save_items", "close"]
     assert plain.rows == [{"_key": "a", "seen": True}]
     assert page[0].row == {"_key": "a"}, "a pipeline must not change what the others get"
+
+
+async def test_without_pipelines_pages_are_answered_at_once() -> None:
+    async with running() as buffer:
+        await asyncio.sleep(0)
+        assert await within(buffer.submit(records("a"))) == []

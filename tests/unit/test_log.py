@@ -97,6 +97,20 @@ def test_secrets_do_not_reach_the_log(tmp_path: Path, as_json: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:s3/cr#e@t@db:6379/0",
+        "rediss://user:s3/cr@db/0",
+        "unix:///run/redis.sock?db=0&password=s3cr",
+        "https://example.com/?a=b&password=s3cr#x",
+    ],
+)
+def test_passwords_with_signs_and_in_queries_are_masked(url: str) -> None:
+    assert "s3" not in mask_secrets(url)
+    assert "cr" not in mask_secrets(url)
+
+
+@pytest.mark.parametrize(
     "text",
     ["https://example.com:8080/a@b", "no secret here", "http://example.com/?next=a:b", "a:b@c"],
 )

@@ -33,6 +33,9 @@ def html(content_type: str) -> dict[str, str]:
         ("é".encode("utf-16"), "text/html; charset=gbk", "é"),
         (b"\xe9", "text/html; charset=iso-8859-1", "é"),
         (b"\x80", "text/html; charset=iso-8859-1", "€"),
+        ("é".encode(), "text/html; charset=hex", "é"),
+        ("é".encode(), "text/html; charset=idna", "é"),
+        (b"<meta charset=rot13>" + "é".encode(), "text/html", "<meta charset=rot13>é"),
         (HANZI.encode("gb18030"), "text/html; charset=gb2312", HANZI),
         (
             b"<meta charset=utf-8>" + HANZI.encode("gbk"),

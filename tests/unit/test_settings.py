@@ -257,6 +257,17 @@ def test_settings_of_a_spider_must_be_a_dict(tmp_path: Path) -> None:
         load(tmp_path, spider=["x"])  # type: ignore[arg-type]
 
 
+def test_names_of_settings_are_text(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"NewsSpider\.custom_settings: .* not 3"):
+        load(tmp_path, spider={3: "x"})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("agent", ["", "  ", "/1.0", "bot/1.0\r\nX: y"])
+def test_a_user_agent_begins_with_a_name(agent: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"mybot/1\.0"):
+        load(tmp_path, spider={"USER_AGENT": agent})
+
+
 def test_a_password_is_never_shown(tmp_path: Path) -> None:
     settings = load(tmp_path, ORBWEB_REDIS_URL="redis://:s3cret@db:6379/0")
     assert settings["REDIS_URL"] == "redis://:s3cret@db:6379/0"

@@ -20,7 +20,8 @@ from orbweb.cli.store import existing_store, has_data
 from orbweb.errors import ConfigError, OrbwebError, StoreUnavailable, StoreUnsafe
 from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.frontier.embedded_server import server_program
-from orbweb.frontier.server import connect, judge, mask_url, read_facts
+from orbweb.frontier.server import connect, judge, read_facts
+from orbweb.log import mask_secrets
 from orbweb.settings import Settings, load_settings
 
 OLDEST_PYTHON = (3, 11)
@@ -138,7 +139,8 @@ async def _look_at_server(url: str, timeout_seconds: float) -> list[Finding]:
             Finding(
                 "store",
                 Verdict.OK,
-                f"{facts.product} {facts.version} answers at {mask_url(url)} in {took_ms:.1f} ms",
+                f"{facts.product} {facts.version} answers at {mask_secrets(url)} "
+                f"in {took_ms:.1f} ms",
             ),
             _durability(facts.append_only, facts.append_fsync),
             _memory(facts.used_memory, facts.max_memory),
@@ -152,7 +154,7 @@ async def _look_at_server(url: str, timeout_seconds: float) -> list[Finding]:
         found.append(_clock(seconds + micros / 1e6 - (before + time.time()) / 2))
         return found
     except OSError as error:
-        raise StoreUnavailable(f"{mask_url(url)}: {error}") from error
+        raise StoreUnavailable(f"{mask_secrets(url)}: {error}") from error
     finally:
         await client.aclose()
 

@@ -14,6 +14,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 from orbweb.errors import ConfigError, StoreUnavailable, StoreUnsafe
+from orbweb.log import mask_secrets
 
 OLDEST = (7, 0)
 """Redis before 7.0 knows no script flags: on a full server a transition could fail half-way."""
@@ -32,11 +33,6 @@ class ServerFacts:
     max_memory: int
 
 
-def mask_url(url: str) -> str:
-    """The URL without its password, for logs and error texts."""
-    return re.sub(r"(://[^:/@]*:)[^@]*@", r"\1***@", url)
-
-
 def connect(url: str, timeout_seconds: float) -> Redis:
     """A client that answers in bytes and never repeats a call by itself. Does not connect yet.
 
@@ -50,14 +46,24 @@ def connect(url: str, timeout_seconds: float) -> Redis:
             retry=Retry(NoBackoff(), 0),
             health_check_interval=0,
         )
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # refuses options that it does not know
     except (ValueError, TypeError) as error:
         raise ConfigError(
-            f"REDIS_URL {mask_url(url)!r} is no Redis URL ({error}); "
+            f"REDIS_URL {mask_secrets(url)!r} is no Redis URL ({_what_is_wrong(error)}); "
             "right would be redis://[:password@]host:6379/0, rediss://… or unix:///path/to/socket"
         ) from error
-    pool = client.connection_pool
     pool.connection_class = type("Connection", (PackedInC, pool.connection_class), {})
     return client
+
+
+def _what_is_wrong(error: ValueError | TypeError) -> str:
+    """In words that show no part of a password: where it has a `/`, it looks like a port."""
+    text = str(error)
+    if text.startswith("Port "):
+        return "its port is no number; in a password write / ? # @ as %2F %3F %23 %40"
+    _, unknown, name = text.partition("got an unexpected keyword argument ")
+    return f"unknown option {name}" if unknown else text
 
 
 class PackedInC:
@@ -87,11 +93,13 @@ async def read_facts(client: Redis, url: str) -> ServerFacts:
     try:
         info: Mapping[str, Any] = await client.info()
     except ResponseError as error:
-        raise ConfigError(f"{mask_url(url)} does not answer INFO: {error}") from error
+        raise ConfigError(f"{mask_secrets(url)} does not answer INFO: {error}") from error
     except (RedisError, OSError) as error:
         if refuses_us(error):
-            raise ConfigError(f"{mask_url(url)} refuses these credentials: {error}") from error
-        raise StoreUnavailable(f"no Redis or Valkey answers at {mask_url(url)}: {error}") from error
+            raise ConfigError(f"{mask_secrets(url)} refuses these credentials: {error}") from error
+        raise StoreUnavailable(
+            f"no Redis or Valkey answers at {mask_secrets(url)}: {error}"
+        ) from error
     valkey = "valkey_version" in info
     return ServerFacts(
         product="Valkey" if valkey else "Redis",

@@ -30,18 +30,27 @@ def encoding_of(body: bytes, content_type: str) -> str:
     mark = read_bom(body)[0]
     if mark is not None:
         return mark
-    declared = _header_encoding(content_type) or html_body_declared_encoding(body)
+    declared = _header_encoding(content_type) or _readable(html_body_declared_encoding(body))
     return declared or _guess(body)
 
 
 def known_encoding(label: str) -> str | None:
     """Return the codec that a label means to browsers (`gb2312` is GB 18030), None if unknown."""
-    return resolve_encoding(label)
+    return _readable(resolve_encoding(label))
 
 
 @lru_cache(maxsize=256)
 def _header_encoding(content_type: str) -> str | None:
-    return http_content_type_encoding(content_type) if content_type else None
+    return _readable(http_content_type_encoding(content_type)) if content_type else None
+
+
+@lru_cache(maxsize=256)
+def _readable(encoding: str | None) -> str | None:
+    """The encoding, unless it is none of text: Python also has codecs such as `hex` and `idna`."""
+    try:
+        return encoding if encoding and b"a".decode(encoding, "replace") is not None else None
+    except (LookupError, ValueError):
+        return None
 
 
 def _guess(body: bytes) -> str:

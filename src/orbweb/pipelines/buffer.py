@@ -67,6 +67,7 @@ class ItemBuffer:
         self._room.set()
         self._tasks: list[asyncio.Task[None]] = []
         self._ended = asyncio.Event()
+        self._asked_to_close = asyncio.Event()
         self._closing = False
         self._logger = get_logger("pipelines")
 
@@ -124,6 +125,7 @@ class ItemBuffer:
         try:
             async with asyncio.TaskGroup() as group:
                 self._tasks = [group.create_task(lane.run()) for lane in self._lanes.values()]
+                await self._asked_to_close.wait()
         finally:
             self._closing = True
             self._abandon()
@@ -135,6 +137,7 @@ class ItemBuffer:
         What is not stored after `seconds` is given up, and its pages get `PipelineError`.
         """
         self._closing = True
+        self._asked_to_close.set()
         for lane in self._lanes.values():
             lane.drain()
         if self._tasks:
@@ -197,3 +200,4 @@ class ItemBuffer:
                 ticket.future.set_exception(
                     PipelineError(f"stopped before the items were stored ({text or 'no error'})")
                 )
+                ticket.future.exception()  # heard: a page that was given up no longer asks

@@ -170,6 +170,8 @@ def _check_limits(setting: Setting, value: Any, where: str) -> None:
         raise ConfigError(f"{where}: choose one of {', '.join(setting.choices)}")
     if setting.name == "REDIS_URL" and value and not value.startswith(REDIS_SCHEMES):
         raise ConfigError(f"{where}: the address begins with one of {', '.join(REDIS_SCHEMES)}")
+    if setting.name == "USER_AGENT" and not (value.isprintable() and value.split("/")[0].strip()):
+        raise ConfigError(f"{where}: it begins with a name, for example mybot/1.0, and is one line")
     if setting.name == "REDIS_KEY_PREFIX" and (not value or set(value) & set("{} \n\t")):
         raise ConfigError(f"{where}: a prefix has at least one character, no spaces, no braces")
 

@@ -38,6 +38,9 @@ def layer(values: Mapping[str, Any] | None, origin: str, *, textual: bool = Fals
     if values is not None and not isinstance(values, Mapping):
         raise ConfigError(f"{origin} must be a dict, not {type(values).__name__}")
     found = dict(values or {})
+    for name in found:
+        if not isinstance(name, str):
+            raise ConfigError(f"{origin}: the name of a setting is text, not {name!r}")
     return Layer(dict.fromkeys(found, origin), found, textual)
 
 

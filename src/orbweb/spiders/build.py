@@ -272,8 +272,11 @@ def _build_engine(
     options = _engine_options(spider, settings, start, node)
     chain = _build_chain(settings, options, store, node, rng, threads)
     stack.push_async_callback(chain.close)
+    pipelines = load_pipelines(spider, settings)
+    if not pipelines:
+        log.warning("ITEM_PIPELINES names no pipeline: items are counted, and stored nowhere")
     buffer = ItemBuffer(
-        load_pipelines(spider, settings),
+        pipelines,
         flush_interval=settings["BUFFER_FLUSH_INTERVAL"],
         max_items=settings["ITEM_MAX_CACHED_COUNT"],
         rng=rng,
