@@ -205,7 +205,8 @@ class FrontierMachine(RuleBasedStateMachine):
             for links in [[new_request(code) for code in children[n::2]]]
             for emitted in [self.emitted(run, id, token) + (not remembers)]
         ]
-        self.twins.step(run, "seen", targets)
+        for (id, token), target in zip(held, targets, strict=False):
+            self.note(f"visit {self.twins.step(run, 'visit', id, token, target)}")
         answer = self.twins.step(run, "ack", acks)
         if answer is not RunLost:
             self.counts["acks"] += sum(answer)
@@ -234,18 +235,20 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(run=runs, node=nodes, which=recent, children=codes)
     def long_page_again(self, run: int, node: str, which: int, children: list[int]) -> None:
-        """A long page fails after its first step and is handed out again."""
+        """A long page that a redirect led to fails after its first step and comes again."""
         run = self.run(run)
         links = [new_request(code) for code in children]
         for id, token in self.pick(run, [which]):
             step = self.emitted(run, id, token) + 1
             self.twins.step(run, "emit", id, token, step, links)
+            self.twins.step(run, "visit", id, token, 4_711)
             self.twins.step(run, "nack", [Nack(id, token, reason="timeout")])
             self.seq[node] += 1
             answer = self.claim_as(run, node, self.seq[node], 5)
             if isinstance(answer, Claim):
                 for lease in answer.leases:
                     self.twins.step(run, "emit", *lease.held, 1, links)
+                    self.twins.step(run, "visit", *lease.held, 4_711)
 
     @rule(
         run=runs,

@@ -80,8 +80,29 @@ MUTANTS = (
     ),
     Mutant(
         "where a redirect led is not seen",
+        "visit",
+        "call('HSET', VISITED, member, id)\nremember(member)\n",
+        "call('HSET', VISITED, member, id)\n",
+    ),
+    Mutant(
+        "a second attempt may not go where the first went",
+        "visit",
+        "call('HGET', VISITED, member) == id and 1 or 0",
+        "0",
+    ),
+    Mutant(
+        "a redirect goes where another went",
+        "visit",
+        "call('HGET', VISITED, member) == id and 1 or 0",
+        "call('HEXISTS', VISITED, member)",
+    ),
+    Mutant(
+        "whoever lost the lease visits", "visit", "if not owns(id, ARGV[3]) then return -1 end\n"
+    ),
+    Mutant(
+        "visits are kept for ever",
         "ack",
-        "    for j = first_also, first_skipped - 1 do remember(ARGV[j]) end\n",
+        "    for j = first_visited, first_skipped - 1 do call('HDEL', VISITED, ARGV[j]) end\n",
     ),
     Mutant("ack keeps the slot", "ack", "    free_slot(id, token, host)\n"),
     Mutant("nack keeps the slot", "nack", "    free_slot(id, token, host)\n"),

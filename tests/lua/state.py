@@ -143,6 +143,7 @@ def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
         yield f"{base}:{name}", {member: float(at) for member, at in timed.at.items()}
     yield f"{base}:expired", {id: str(times) for id, times in run.expired.items()}
     yield f"{base}:emitted", {id: f"{by} {steps}" for id, (by, steps) in run.emitted.items()}
+    yield f"{base}:visited", {str(mark): id for mark, id in run.visited.items()}
     yield f"{base}:hungry", {node: float(at) for node, at in run.hungry.items()}
     yield (
         f"{base}:claims",

@@ -23,7 +23,7 @@ def test_the_line_names_what_holds_the_crawl_back() -> None:
     )
     assert line(now) == (
         "01:02  pages 318  7.6/s  items 300  queue 702  failed 2  "
-        "skipped 6 (duplicate_request 5, robots_disallowed 1)  limited by: limits of the hosts"
+        "limited by: host limits  skipped 6 (duplicate_request 5, robots_disallowed 1)"
     )
 
 

@@ -29,6 +29,11 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output (head, less) has left
         sys.stderr.close()
         sys.exit(1)
+    except Exception as error:
+        from orbweb.cli.crash import show_crash
+
+        show_crash(error)
+        sys.exit(1)
 
 
 def fail(text: str, code: int) -> None:

@@ -24,9 +24,14 @@ app.add_typer(failed, name="failed")
 app.add_typer(items, name="items")
 app.add_typer(store, name="store")
 
-Ids = Annotated[list[str] | None, typer.Argument(help="Ids, or their beginnings.")]
-Reason = Annotated[str | None, typer.Option("--reason", help="Only of this reason.")]
-Host = Annotated[str | None, typer.Option("--host", help="Only of this host (host[:port]).")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids, or their beginnings.")]
+Reason = Annotated[
+    str | None, typer.Option("--reason", metavar="REASON", help="Only of this reason.")
+]
+Host = Annotated[
+    str | None,
+    typer.Option("--host", metavar="HOST", help="Only of this host (host[:port])."),
+]
 All = Annotated[bool, typer.Option("--all", help="All of the run.")]
 
 
@@ -137,7 +142,7 @@ app.command("runspider", hidden=True)(run)
 
 @app.command()
 def demo() -> None:
-    """Crawl a small shop that this command serves itself: nothing leaves the machine."""
+    """Crawl a small shop that this command serves itself. Nothing leaves the machine."""
     from orbweb.cli.demo import run_demo
 
     raise typer.Exit(run_demo())
@@ -235,7 +240,7 @@ def failed_list(
 @failed.command("show")
 def failed_show(
     job: Job,
-    id: Annotated[str, typer.Argument(help="Its id, or the beginning of it.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or the beginning of it.")],
     run_id: RunId = None,
     change: Set = None,
     store_url: Store = None,
@@ -290,10 +295,10 @@ def failed_drop(
 
 @items.command("dedup")
 def items_dedup(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help=".jsonl or .csv files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=".jsonl or .csv files.")],
     as_json: AsJson = False,
 ) -> None:
-    """Fold rows that a crash left twice: the first row of each `_key` stays."""
+    """Fold rows that a crash left twice. The first row of each `_key` stays."""
     from orbweb.cli.files import dedup
 
     dedup(files, as_json=as_json)

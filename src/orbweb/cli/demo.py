@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from orbweb.cli import show
-from orbweb.cli.run import emptying, file_settings, new_run_id, print_end
+from orbweb.cli.run import emptying, file_settings, new_run_id
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import ExitCode
 from orbweb.spiders.build import Start, run_spider, settings_of
+from orbweb.spiders.ending import end_text
 from orbweb.spiders.progress import on_terminal
 from orbweb.testing.demo_spider import DemoSpider
 from orbweb.testing.site import SiteThread
@@ -31,7 +32,7 @@ def run_demo() -> int:
         changes |= file_settings(spider, settings_of(spider, Start(changes)), OUTPUT)
         show.note(f"a shop is open at {site.url}; crawling it · run {changes['RUN_ID']}")
         report = run_spider(spider, Start(changes, on_new_run=emptying(OUTPUT)))
-    print_end(report.as_dict())
+    show.note(end_text(report.as_dict()))
     if report.exit_code == ExitCode.DONE:
         _show_next(report)
     return report.exit_code

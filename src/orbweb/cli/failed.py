@@ -96,12 +96,10 @@ def list_letters(
         print(f"{name}  {show.number(count)}  {_text(name)}")
         mine = [letter for letter in letters if letter.reason == name]
         for letter in mine:
-            error = (
-                mask_secrets(letter.error.splitlines()[0][:LONGEST_ERROR]) if letter.error else ""
-            )
-            print(
-                f"  {letter.id}  {show.moment(letter.at_ms)}  {_address(letter)}  {error}".rstrip()
-            )
+            address = _address(letter)
+            error = mask_secrets((letter.error.splitlines() or [""])[0])
+            error = error.removesuffix(f" for {address}")[:LONGEST_ERROR]
+            print(f"  {letter.id}  {show.moment(letter.at_ms)}  {address}  {error}".rstrip())
         if count > len(mine):
             print(f"  … and {show.number(count - len(mine))} more (--limit 0 shows all)")
     show.note(f"next: orbweb failed show {job} ID · orbweb failed retry {job} --reason REASON")
@@ -115,7 +113,7 @@ def show_letter(settings: Settings, job: str, run: str | None, id: str, *, as_js
         show.as_json(record(letter))
         return
     fields = record(letter)
-    fields["at"] = show.moment(letter.at_ms)
+    fields["at"] = show.moment(fields.pop("at_ms"))
     request = fields.pop("request")
     for name, value in {**fields, **(request or {})}.items():
         if value not in (None, "", {}, []):
@@ -157,7 +155,7 @@ def _redrive(
             print(f"{show.counted(done, 'failed request')} forgotten; this cannot be undone")
             return
         print(f"{show.counted(done, 'failed request')} back in the queue, with all retries anew")
-        show.note(f"next: start the spider (or leave it running): orbweb status {job}")
+        show.note("next: start the spider again, unless it runs; it takes them at once")
 
     ask(settings, act)
 

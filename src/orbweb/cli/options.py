@@ -14,7 +14,10 @@ from orbweb.errors import ConfigError
 if TYPE_CHECKING:
     from orbweb.settings import Settings
 
-Job = Annotated[str, typer.Argument(help="Name of the job: the spider's redis_key or class name.")]
+Job = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="Name of the job: the spider's redis_key or class name."),
+]
 RunId = Annotated[
     str | None, typer.Option("--run-id", metavar="ID", help="This run; default: the latest.")
 ]

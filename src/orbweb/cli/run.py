@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from orbweb.cli.store import ask
 from orbweb.cli.target import load_spider, make_spider
 from orbweb.cli.worker import give_summary
 from orbweb.cli.workers import Workers
-from orbweb.engine.report import SUMMARY_PREFIX
 from orbweb.engine.shutdown import ExitCode
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
@@ -32,9 +30,8 @@ from orbweb.spiders.base import BaseSpider
 from orbweb.spiders.build import Start, settings_of
 from orbweb.spiders.build import run_spider as run_here
 from orbweb.spiders.distributed import Spider
-from orbweb.spiders.progress import left_out, on_terminal, reasons_text
-
-ENDS = {"done": "Done", "stopped": "Stopped early", "joined_finished": "Nothing to do"}
+from orbweb.spiders.ending import tell_end
+from orbweb.spiders.progress import on_terminal
 
 logger = get_logger("cli.run")
 
@@ -104,23 +101,6 @@ def unfinished_run(settings: Settings, job: str) -> str | None:
     return ask(settings, look)
 
 
-def print_end(summary: Mapping[str, Any]) -> None:
-    """Say on stderr how a run ended, for a person. `summary` is that of the summary line."""
-    run = summary.get("run") or {}
-    pages = run.get("pages", summary.get("request_ok", 0))
-    items = run.get("items", summary.get("items", 0))
-    failed = run.get("dead", summary.get("request_failed", 0))
-    skipped = left_out({**summary.get("reasons", {}), **run.get("reasons", {})})
-    state = summary.get("state", "failed")
-    show.note(
-        f"{ENDS.get(state, state)} in {show.duration(summary.get('elapsed', 0))}"
-        f" · {show.counted(pages, 'page')} · {show.counted(items, 'item')}"
-        f" · {show.number(failed)} failed · skipped {reasons_text(skipped, most=9)}"
-    )
-    for output in summary.get("outputs", ()):
-        show.note(f"  items: {output}")
-
-
 def _run_one(plan: RunPlan, spider: BaseSpider, settings: Settings, changes: dict[str, str]) -> int:
     file = plan.overwrite or plan.append
     if file is not None:
@@ -134,12 +114,10 @@ def _run_one(plan: RunPlan, spider: BaseSpider, settings: Settings, changes: dic
     report = run_here(spider, start)
     if plan.summary_fd is not None:
         give_summary(plan.summary_fd, report.line())
-    elif report.show_summary:
-        print(report.line(), flush=True)
-    if _is_live(plan):
-        print_end(report.as_dict())
-        if report.state == "stopped" and isinstance(spider, Spider):
-            show.note(f"  go on: orbweb run {plan.target} --resume")
+        return report.exit_code
+    tell_end(report.as_dict(), live=_is_live(plan), wanted=report.show_summary)
+    if _is_live(plan) and report.state == "stopped" and isinstance(spider, Spider):
+        show.note(f"  go on: orbweb run {plan.target} --resume")
     return report.exit_code
 
 
@@ -192,10 +170,7 @@ def _run_workers(plan: RunPlan, spider: Spider, changes: dict[str, str]) -> int:
     live = _is_live(plan)
     code = workers.run(Fleet(settings, spider.redis_key).look if live else None)
     summary = {**workers.summary(), "exit_code": code}
-    if settings["RUN_SUMMARY_ENABLE"]:
-        print(f"{SUMMARY_PREFIX} {json.dumps(summary, ensure_ascii=False)}", flush=True)
-    if live:
-        print_end(summary)
+    tell_end(summary, live=live, wanted=settings["RUN_SUMMARY_ENABLE"])
     return code
 
 

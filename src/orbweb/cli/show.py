@@ -11,6 +11,9 @@ from typing import Any
 import typer
 
 from orbweb.errors import ConfigError
+from orbweb.spiders.wording import counted, duration, number
+
+__all__ = ["agree", "as_json", "as_table", "counted", "duration", "moment", "note", "number"]
 
 RIGHT = (int, float)
 
@@ -35,31 +38,6 @@ def as_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
             for cell, width, right in zip(cells, widths, numeric, strict=True)
         )
         print("  ".join(padded).rstrip())
-
-
-def number(value: int) -> str:
-    """12345 as `12 345`."""
-    return f"{value:,}".replace(",", " ")
-
-
-def counted(value: int, noun: str) -> str:
-    """`1 request`, `2 requests`."""
-    return f"{number(value)} {noun}{'' if value == 1 else 's'}"
-
-
-def duration(seconds: float) -> str:
-    """A time span as people say it: `0.4 s`, `12 s`, `3 m 20 s`, `5 h 12 m`, `2 d 3 h`."""
-    if seconds < 10:
-        return f"{max(0.0, seconds):.1f} s"
-    whole = int(seconds)
-    for size, unit, smaller, name in (
-        (86_400, "d", 3600, "h"),
-        (3600, "h", 60, "m"),
-        (60, "m", 1, "s"),
-    ):
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // smaller} {name}"
-    return f"{whole} s"
 
 
 def moment(at_ms: int) -> str:

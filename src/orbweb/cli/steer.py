@@ -6,15 +6,12 @@ import asyncio
 
 from orbweb.cli import show
 from orbweb.cli.store import ask
-from orbweb.cli.watch import run_name
+from orbweb.cli.watch import living, run_name, unfinished
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
 from orbweb.frontier.base import RunState, Status
 from orbweb.model.reasons import Reason
 from orbweb.settings import Settings
-
-SILENT_MS = 10_000
-"""A node that spoke within this time counts as alive."""
 
 
 def stop(settings: Settings, job: str, run: str | None) -> None:
@@ -27,8 +24,11 @@ def stop(settings: Settings, job: str, run: str | None) -> None:
             print(f"{job} · run {run_name(info.run)} has ended already: nothing was done")
             return
         await admin.stop(info)
-        waiting = show.counted(info.status.pending, "request")
-        print(f"{show.counted(len(_living(nodes)), 'node')} asked to stop; {waiting} kept")
+        asked, waiting = show.counted(len(living(nodes)), "node"), unfinished(info.status)
+        if not waiting and not info.status.seeding:
+            print(f"{asked} asked to stop; nothing waits, so the run ends")
+            return
+        print(f"{asked} asked to stop; {show.counted(waiting, 'request')} kept")
         show.note("undo: start the spider again; it goes on where it stopped")
 
     ask(settings, act)
@@ -39,8 +39,8 @@ def reset(settings: Settings, job: str, run: str | None, *, seen: bool, yes: boo
 
     async def act(admin: Admin) -> None:
         info = await _find(admin, job, run, seen)
-        living = _living(await admin.nodes(info)) if info.epoch else []
-        if not await asyncio.to_thread(show.agree, _question(info, living, seen), yes):
+        working = living(await admin.nodes(info)) if info.epoch else []
+        if not await asyncio.to_thread(show.agree, _question(info, working, seen), yes):
             print("nothing was done")
             return
         await admin.reset(info, seen=seen)
@@ -65,21 +65,17 @@ async def _find(admin: Admin, job: str, run: str | None, seen: bool) -> RunInfo:
         return RunInfo(job, run or "", "", Status(RunState.DONE))
 
 
-def _question(info: RunInfo, living: list[NodeInfo], seen: bool) -> str:
+def _question(info: RunInfo, working: list[NodeInfo], seen: bool) -> str:
     counts = info.status
     lost = (
-        f"{show.counted(counts.pending, 'waiting request')}, "
+        f"{show.counted(unfinished(counts), 'waiting request')}, "
         f"{show.counted(counts.dead, 'failed request')}, "
         f"the record of {show.counted(counts.reasons.get(Reason.DONE, 0), 'page')}"
     )
     also = " and which URLs the job has ever seen" if seen else ""
-    working = (
-        f" {show.counted(len(living), 'node')} still at work will end with an error."
-        if living
+    harm = (
+        f" {show.counted(len(working), 'node')} still at work will end with an error."
+        if working
         else ""
     )
-    return f"Forget {info.job} · run {run_name(info.run)}: {lost}{also}?{working}"
-
-
-def _living(nodes: list[NodeInfo]) -> list[NodeInfo]:
-    return [node for node in nodes if node.silent_ms < SILENT_MS]
+    return f"Forget {info.job} · run {run_name(info.run)}: {lost}{also}?{harm}"

@@ -14,10 +14,12 @@ from orbweb.model.reasons import Reason
 from orbweb.settings import Settings
 from orbweb.spiders.progress import left_out, reasons_text
 
-SAID = ("host", "pid", "pages", "rate", "items", "failed", "held", "limited_by", "stopping")
+SAID = ("host", "pid", "pages", "rate", "items", "failed", "held", "limited_by")
 """What a table shows of that which nodes say of themselves."""
 SHORT = 8
 """Characters of a node's id that a table shows."""
+SILENT_MS = 10_000
+"""A node that spoke within this time counts as alive."""
 
 
 def jobs(settings: Settings, *, as_json: bool) -> None:
@@ -30,13 +32,13 @@ def jobs(settings: Settings, *, as_json: bool) -> None:
         print("no runs in this store")
         return
     show.as_table(
-        ("JOB", "RUN", "STATE", "PENDING", "DONE", "ITEMS", "FAILED", "STARTED"),
+        ("JOB", "RUN", "STATE", "WAITING", "DONE", "ITEMS", "FAILED", "STARTED"),
         [
             (
                 info.job,
                 run_name(info.run),
                 state_name(info.status),
-                info.status.pending,
+                unfinished(info.status),
                 info.status.reasons.get(Reason.DONE, 0),
                 info.status.items,
                 info.status.dead,
@@ -59,7 +61,9 @@ def status(settings: Settings, job: str, run: str | None, *, as_json: bool) -> N
         show.as_json({**run_record(info), "nodes": [node_record(node) for node in found]})
         return
     counts = info.status
-    print(f"{info.job} · run {run_name(info.run)} · {state_name(counts)} · {_times(counts)}")
+    alone = counts.state is not RunState.DONE and not living(found)
+    state = "no node at work" if alone else state_name(counts)
+    print(f"{info.job} · run {run_name(info.run)} · {state} · {_times(counts)}")
     print(
         f"  waiting  {show.number(counts.queued)} queued on {show.counted(counts.hosts, 'host')},"
         f" {show.number(counts.delayed)} delayed, {show.number(counts.leased)} in work"
@@ -73,17 +77,20 @@ def status(settings: Settings, job: str, run: str | None, *, as_json: bool) -> N
     failed = f"  (orbweb failed list {info.job})" if counts.dead else ""
     print(f"  failed   {show.number(counts.dead)}{failed}")
     if counts.reaped:
-        print(f"  {show.counted(counts.reaped, 'request')} of lost nodes were handed out again")
+        print(f"  reaped   {show.counted(counts.reaped, 'request')} of lost nodes")
     print(f"  nodes    {len(found)}{_node_names(found)}")
+    if alone:
+        show.note("next: start the spider again; it goes on where it stopped")
 
 
 def nodes(settings: Settings, job: str, run: str | None, *, as_json: bool) -> None:
     """The worker processes of a run."""
 
-    async def look(admin: Admin) -> list[NodeInfo]:
-        return await admin.nodes(await admin.find(job, run))
+    async def look(admin: Admin) -> tuple[RunInfo, list[NodeInfo]]:
+        info = await admin.find(job, run)
+        return info, await admin.nodes(info)
 
-    found = ask(settings, look)
+    info, found = ask(settings, look)
     if as_json:
         show.as_json([node_record(node) for node in found])
         return
@@ -91,12 +98,13 @@ def nodes(settings: Settings, job: str, run: str | None, *, as_json: bool) -> No
         print("no node spoke lately")
         return
     show.as_table(
-        ("NODE", "LAST SIGN", *(name.upper().replace("_", " ") for name in SAID)),
+        ("NODE", "STATE", "LAST SIGN", *(name.upper().replace("_", " ") for name in SAID)),
         [
             (
                 node.node[:SHORT],
+                _node_state(info, node),
                 f"{show.duration(node.silent_ms / 1000)} ago",
-                *(str(said(node).get(name, "")) for name in SAID),
+                *(_said_word(node, name) for name in SAID),
             )
             for node in found
         ],
@@ -125,6 +133,29 @@ def state_name(counts: Status) -> str:
     if counts.stopping:
         return "stopping"
     return "resident" if counts.hold else "running"
+
+
+def unfinished(counts: Status) -> int:
+    """Requests of a run that wait or are in work."""
+    return counts.queued + counts.delayed + counts.leased
+
+
+def living(nodes: list[NodeInfo]) -> list[NodeInfo]:
+    """Those that spoke lately."""
+    return [node for node in nodes if node.silent_ms < SILENT_MS]
+
+
+def _node_state(info: RunInfo, node: NodeInfo) -> str:
+    if info.status.state is RunState.DONE:
+        return "ended"
+    if not living([node]):
+        return "silent"
+    return "stopping" if said(node).get("stopping") else "working"
+
+
+def _said_word(node: NodeInfo, name: str) -> Any:
+    value = said(node).get(name, "")
+    return str(value) if name == "pid" else value
 
 
 def _times(counts: Status) -> str:

@@ -164,13 +164,7 @@ class Engine:
 
     async def _crawl(self, opened: Opened) -> bool:
         """True when the run is done, False when this node stopped before."""
-        log.info(
-            "run %s: %s, node %s, %d pending",
-            opened.epoch,
-            "joined" if opened.state is RunState.RUNNING else "new",
-            self._options.node,
-            opened.status.pending,
-        )
+        self._reporter.opened(opened, self._options.node)
         self._seeder = self._make_seeder(opened.epoch)
         keeper = self._make_keeper()
         connect = self._world.connect

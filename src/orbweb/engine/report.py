@@ -10,7 +10,7 @@ from typing import Any
 from orbweb.engine.shutdown import ExitCode
 from orbweb.engine.stats import Stats
 from orbweb.errors import RunLost
-from orbweb.frontier.base import Status
+from orbweb.frontier.base import Opened, RunState, Status
 from orbweb.log import get_logger
 
 SUMMARY_PREFIX = "ORBWEB_RUN_SUMMARY"
@@ -138,10 +138,23 @@ class Reporter:
         self._identity = identity
         self._show_summary = show_summary
 
+    def opened(self, opened: Opened, node: str) -> None:
+        """The node begins, or goes on with, a run."""
+        joined = opened.state is RunState.RUNNING
+        log.info(
+            "%s · run %s: %s; node %s, epoch %s",
+            self._spider,
+            self._identity.get("run_id") or "(default)",
+            f"joined, {opened.status.pending} pending" if joined else "new",
+            node,
+            opened.epoch,
+        )
+
     def done(self, status: Status | None) -> RunReport:
         """The run is done; one without a good page has an exit code of its own."""
         report = self._make("done", ExitCode.DONE, "the run is done", status)
         if status is None or report.pages:
+            log.info("the run is done: %s", _counted(report))
             return report
         why = f"the run ended without a single good page: {_counted(report)}"
         log.warning("%s", why)

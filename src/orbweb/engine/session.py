@@ -104,9 +104,9 @@ class Session:
         """See `Frontier.nack`."""
         return (await self._repeat(lambda: self._frontier.nack(nacks)))[0]
 
-    async def seen(self, fingerprints: Sequence[int]) -> list[bool]:
-        """See `Frontier.seen`."""
-        return (await self._repeat(lambda: self._frontier.seen(fingerprints)))[0]
+    async def visit(self, held: Held, fingerprint: int) -> bool | None:
+        """See `Frontier.visit`."""
+        return (await self._repeat(lambda: self._frontier.visit(*held, fingerprint)))[0]
 
     async def seed_claim(self) -> tuple[SeedReply, float]:
         """Ask for the seeding under the next sequence number; also tells when it was sent."""

@@ -79,7 +79,7 @@ class Step:
         self._task: asyncio.Task[None] | None = None
         self._stored: list[asyncio.Future[list[Rejected]]] = []
         self._emitted = 0
-        self._redirects: list[int] = []
+        self._visited: list[int] = []
 
     def start(self, group: asyncio.TaskGroup) -> asyncio.Task[None]:
         """Begin to work in a task of the group."""
@@ -184,9 +184,12 @@ class Step:
         if isinstance(admitted, Refused):
             return admitted.reason
         if hop.filter_repeat and request_id(admitted) != self.lease.id:
-            if (await self._tools.session.seen([admitted]))[0]:
+            free = await self._tools.session.visit(self.held, admitted)
+            if free is None:
+                raise LeaseLost(f"lease of {self.lease.id} is lost")
+            if not free:
                 return Reason.DUPLICATE_REDIRECT
-            self._redirects.append(admitted)
+            self._visited.append(admitted)
         return None
 
     def _midware(self, request: Request) -> Callable[[Request], Any] | None:
@@ -297,7 +300,7 @@ class Step:
             log.error("%s: %s", page.url, text)
             self._tools.stats.incr("item_failed", outputs.rejected_items + len(rejected))
         stored = outputs.items - outputs.rejected_items - len(rejected)
-        redirects = () if error else tuple(self._redirects)
+        visited = () if error else tuple(self._visited)
         self._settle(
             Ack(
                 *self.held,
@@ -305,7 +308,7 @@ class Step:
                 stored,
                 outputs.take_children(),
                 error[:LONGEST_ERROR],
-                redirects,
+                visited,
                 tuple(outputs.skipped.items()),
                 self._emitted,
             )

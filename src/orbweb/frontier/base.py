@@ -92,8 +92,8 @@ class Ack(NamedTuple):
     items: int = 0
     children: Sequence[NewRequest] = ()
     error: str = ""
-    also_seen: Sequence[int] = ()
-    """Fingerprints that count as seen from now on: where redirects led."""
+    visited: Sequence[int] = ()
+    """Fingerprints that `visit` took for this request, when it has ended well."""
     skipped: Sequence[tuple[str, int]] = ()
     """Links that were not taken: reason and number of each."""
     emitted: int = 0
@@ -282,8 +282,12 @@ class Frontier(Protocol):
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         """Give requests back: delayed by their backoff, or dead when their retries are used up."""
 
-    async def seen(self, fingerprints: Sequence[int]) -> list[bool]:
-        """Which of these the run has taken already. Changes nothing."""
+    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
+        """Take the page to which a redirect leads, so that nobody else fetches it.
+
+        True: it belongs to this request now, or did in an earlier attempt. False: it was taken
+        before. None: the lease is lost.
+        """
 
     async def recover(self) -> int:
         """After an outage: repair what a torn write may have left; returns the repairs made.

@@ -81,20 +81,8 @@ class RunKeys:
 
 
 RUN_KEYS = frozenset(
-    {
-        "meta",
-        "body",
-        "ready",
-        "delayed",
-        "deadline",
-        "owner",
-        "expired",
-        "emitted",
-        "hungry",
-        "claims",
-        "nodes",
-    }
-    | {"beats", "dead", "why", "reasons", "seen"}
+    {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "visited"}
+    | {"hungry", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
 )
 
 

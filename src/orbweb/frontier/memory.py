@@ -155,6 +155,7 @@ class Run:
         self.deadline = TimedSet()
         self.expired: dict[str, int] = {}
         self.emitted: dict[str, tuple[str, int]] = {}
+        self.visited: dict[int, str] = {}
         self.hungry: dict[str, int] = {}
         self.claims: dict[str, tuple[int, list[str]]] = {}
         self.nodes = TimedSet()
@@ -510,7 +511,8 @@ class MemoryFrontier:
             for reason, number in ack.skipped:
                 run.reasons[str(reason)] += number
             run.counters["items"] += ack.items
-            run.seen.update(ack.also_seen)
+            for fingerprint in ack.visited:
+                run.visited.pop(fingerprint, None)
         self._finish(run)
         return answer
 
@@ -562,9 +564,15 @@ class MemoryFrontier:
         self._free_slot(run, nack.id, nack.token, task.host)
         return result
 
-    async def seen(self, fingerprints: Sequence[int]) -> list[bool]:
-        seen = self._run().seen
-        return [fingerprint in seen for fingerprint in fingerprints]
+    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
+        run = self._begin()
+        if not self._owned(run, id, token):
+            return None
+        if fingerprint in run.seen:
+            return run.visited.get(fingerprint) == id
+        run.visited[fingerprint] = id
+        run.seen.add(fingerprint)
+        return True
 
     async def recover(self) -> int:
         self._begin()

@@ -24,7 +24,7 @@ TRANSITIONS: dict[str, str] = {
     "redrive": DRAINING,
     "stop": DRAINING,
     "status": "no-writes",
-    "seen": "no-writes",
+    "visit": "",
     "fsck": DRAINING,
     "reset": DRAINING,
     "collect": DRAINING,

@@ -206,9 +206,9 @@ class ValkeyFrontier:
         words: list[Word] = []
         for ack in acks:
             words += (ack.id, ack.token, str(ack.reason), ack.items, ack.error, ack.emitted)
-            words += (len(ack.children), len(ack.also_seen), len(ack.skipped))
+            words += (len(ack.children), len(ack.visited), len(ack.skipped))
             words += request_words(ack.children)
-            words += ack.also_seen
+            words += ack.visited
             for reason, number in ack.skipped:
                 words += (str(reason), number)
         return [bool(flag) for flag in await self._call("ack", *words)]
@@ -233,8 +233,9 @@ class ValkeyFrontier:
             )
         return [NACK_RESULTS[code] for code in await self._call("nack", *words)]
 
-    async def seen(self, fingerprints: Sequence[int]) -> list[bool]:
-        return [bool(flag) for flag in await self._call("seen", *fingerprints)]
+    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
+        code = await self._call("visit", id, token, fingerprint)
+        return None if code < 0 else bool(code)
 
     async def recover(self) -> int:
         if self._revive:

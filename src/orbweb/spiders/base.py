@@ -157,6 +157,9 @@ class BaseSpider(BaseParser):
         Raises `SystemExit` with the run's exit code unless it is 0, and with 2 when a setting or
         the store is wrong (the text is on stderr).
         """
+        from orbweb.spiders.ending import tell_end
+        from orbweb.spiders.progress import on_terminal
+
         try:
             report = self.run()
         except (ConfigError, StoreUnsafe, StoreUnavailable) as error:
@@ -164,8 +167,7 @@ class BaseSpider(BaseParser):
             raise SystemExit(USAGE) from error
         except KeyboardInterrupt:  # before the engine listens to signals
             raise SystemExit(INTERRUPTED) from None
-        if report.show_summary:
-            print(report.line(), flush=True)
+        tell_end(report.as_dict(), live=on_terminal(), wanted=report.show_summary)
         if report.exit_code:
             raise SystemExit(report.exit_code)
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from orbweb.engine.engine import Engine
 from orbweb.errors import OrbwebError
@@ -28,7 +28,7 @@ LIMITS = {
     "store": "the store does not answer",
     "sink": "pipelines",
     "concurrency": "CONCURRENT_REQUESTS",
-    "hosts": "limits of the hosts",
+    "hosts": "host limits",
     "seeding": "start_requests",
 }
 SKIPPED = frozenset(
@@ -138,10 +138,10 @@ def line(now: Snapshot) -> str:
         f"items {now.items}",
         f"queue {now.waiting}",
         f"failed {now.failed}",
-        f"skipped {reasons_text(now.skipped)}",
     ]
     if now.limited_by in LIMITS:
         parts.append(f"limited by: {LIMITS[now.limited_by]}")
+    parts.append(f"skipped {reasons_text(now.skipped)}")
     return "  ".join(parts)
 
 
@@ -155,8 +155,14 @@ class LiveLine:
         from rich.console import Console
         from rich.live import Live
 
+        class Unfolding(Console):
+            """Leaves it to the terminal to fold long log lines, so that URLs stay whole."""
+
+            def print(self, *args: Any, **kwargs: Any) -> None:
+                super().print(*args, **{"soft_wrap": True, **kwargs})
+
         before = sys.stderr
-        self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
+        self._live = Live(console=Unfolding(stderr=True), auto_refresh=False, transient=True)
         self._live.start()
         _move_logs(before)
         return self

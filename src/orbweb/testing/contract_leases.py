@@ -259,17 +259,29 @@ class LeaseContract:
         assert await node.frontier.nack([release]) == [NackResult.REQUEUED]
         assert (await node.frontier.seed_claim("n2", 2, LEASE_MS)).code is SeedCode.OK
 
-    async def test_where_a_redirect_led_counts_as_seen(self, store: Store) -> None:
+    async def test_where_a_redirect_leads_is_taken_once(self, store: Store) -> None:
+        node = await seeded(store, *pages("ab"))
+        first, second = await node.take()
+        (target, other) = pages("cd")
+        visits = [(first, target), (second, target), (first, target)]
+        answers = [
+            await node.frontier.visit(*lease.held, page.fingerprint or 0) for lease, page in visits
+        ]
+        assert answers == [True, False, True]
+        await node.frontier.ack([Ack(*first.held, "done", visited=[target.fingerprint or 0])])
+        assert await node.frontier.visit(*first.held, other.fingerprint or 0) is None
+        await node.finish(second)
+        await node.frontier.add([target, other])
+        assert await node.ids() == ["d"]
+
+    async def test_another_attempt_may_go_where_the_first_went(self, store: Store) -> None:
         node = await seeded(store, page("a"))
         (lease,) = await node.take()
-        (target, other) = pages("bc")
-        prints = [target.fingerprint or 0, other.fingerprint or 0]
-        assert await node.frontier.seen(prints) == [False, False]
-        ack = Ack(*lease.held, "done", 0, (), "", prints[:1])
-        assert await node.frontier.ack([ack]) == [True]
-        assert await node.frontier.seen(prints) == [True, False]
-        await node.frontier.add([target, other])
-        assert await node.ids() == ["c"]
+        (target,) = pages("b")
+        assert await node.frontier.visit(*lease.held, target.fingerprint or 0)
+        await node.frontier.nack([Nack(*lease.held, reason="timeout")])
+        (lease,) = await node.take()
+        assert await node.frontier.visit(*lease.held, target.fingerprint or 0)
 
     async def test_the_clock_never_goes_back(self, store: Store) -> None:
         node = await seeded(store, page("a"))

@@ -21,7 +21,8 @@ class DemoSpider(orbweb.Spider):
 
     def parse_home(self, response: Response) -> Iterator[Request]:
         yield from response.follow_all(css="a.category", callback=self.parse_list)
-        yield from response.follow_all(css="a:not(.category)", callback=self.parse_other)
+        yield from response.follow_all(css="a.deal", callback=self.parse_product)
+        yield from response.follow_all(css="a:not(.category):not(.deal)", callback=self.parse_other)
 
     def parse_list(self, response: Response) -> Iterator[Request]:
         yield from response.follow_all(css="a.product, a.related", callback=self.parse_product)
@@ -37,4 +38,4 @@ class DemoSpider(orbweb.Spider):
         yield from response.follow_all(css="a.related", callback=self.parse_product)
 
     def parse_other(self, response: Response) -> None:
-        """Deals (they redirect to products that the lists have too) and pages about the shop."""
+        """Pages about the shop: nothing to keep."""

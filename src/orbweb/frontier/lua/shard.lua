@@ -25,6 +25,7 @@
 --   :deadline   zset  id -> end of its lease, and :owner hash id -> fence token   leased
 --   :expired    hash  id -> deliveries that nobody answered
 --   :emitted    hash  id -> token, and in how many steps its page has given links before the ack
+--   :visited    hash  fingerprint -> id of the pending request whose redirect led there
 --   :hungry     zset  node -> when it last got less than it asked for
 --   :claims     hash  node -> seq of its last claim and the ids it got
 --   :nodes      zset  node -> last beat (run's clock), :beats hash node -> wall ms \n what it said
@@ -43,7 +44,7 @@ local BUCKET_LOAD = 192 -- the fullest bucket holds about twice that; an int-set
 local PRIORITY_STEP = 4294967296
 
 local RUN, META, BODY, QUEUE, READY, DELAYED, DEADLINE, OWNER
-local EXPIRED, EMITTED, HUNGRY, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
+local EXPIRED, EMITTED, VISITED, HUNGRY, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
 local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':waiting:'
 
 local wall, now, host_now -- server's clock; the run's clock; the shard's clock
@@ -57,8 +58,8 @@ local function use(base)
   RUN = base
   META, BODY, QUEUE, READY = base .. ':meta', base .. ':body', base .. ':queue:', base .. ':ready'
   DELAYED, DEADLINE, OWNER = base .. ':delayed', base .. ':deadline', base .. ':owner'
-  EXPIRED, EMITTED, HUNGRY = base .. ':expired', base .. ':emitted', base .. ':hungry'
-  CLAIMS, NODES, BEATS = base .. ':claims', base .. ':nodes', base .. ':beats'
+  EXPIRED, EMITTED, VISITED = base .. ':expired', base .. ':emitted', base .. ':visited'
+  HUNGRY, CLAIMS, NODES, BEATS = base .. ':hungry', base .. ':claims', base .. ':nodes', base .. ':beats'
   DEAD, WHY, REASONS = base .. ':dead', base .. ':why', base .. ':reasons'
 end
 
