@@ -121,12 +121,11 @@ def _command(path: tuple[str, ...], command: Any) -> Iterator[str]:
 
 
 def _usage(path: tuple[str, ...], command: Any) -> str:
-    arguments = [each for each in command.params if each.param_type_name == "argument"]
-    words = [argument.metavar or argument.name.upper() for argument in arguments]
-    shown = [
-        word if argument.required else f"[{word}{'...' if argument.nargs == -1 else ''}]"
-        for word, argument in zip(words, arguments, strict=True)
-    ]
+    shown = []
+    for each in command.params:
+        if each.param_type_name == "argument":
+            word = f"{each.metavar or each.name.upper()}{'...' if each.nargs == -1 else ''}"
+            shown.append(word if each.required else f"[{word}]")
     return " ".join([*path, *shown, "[OPTIONS]"])
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 
 import pytest
 
+from orbweb.spiders.ending import tell_end
 from orbweb.spiders.progress import Snapshot, left_out, line, reasons_text, showing
 
 
@@ -77,3 +79,27 @@ async def test_without_an_interval_nothing_is_looked_at() -> None:
 
     async with showing(look, live=False, interval_seconds=0):
         await asyncio.sleep(0)
+
+
+def test_a_person_gets_words_and_a_program_its_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = {
+        "state": "done",
+        "elapsed": 2.0,
+        "request_ok": 1,
+        "items": 2000,
+        "reasons": {"offsite": 3},
+        "outputs": ["a.jsonl"],
+    }
+    words = "Done in 2.0 s · 1 page · 2 000 items · 0 failed · skipped 3 (offsite 3)\n"
+    words += "  items: a.jsonl\n"
+    tell_end(summary, live=True, wanted=True)
+    piped = capsys.readouterr()
+    assert piped.out.startswith('ORBWEB_RUN_SUMMARY {"state": "done"')
+    assert piped.err == words
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    tell_end(summary, live=True, wanted=True)
+    assert capsys.readouterr() == ("", words)
+    tell_end(summary, live=False, wanted=True)
+    assert capsys.readouterr().err == ""
