@@ -63,7 +63,7 @@ def test_the_spider_of_the_readme_crawls_as_it_stands(tmp_path: Path) -> None:
     kept = ("PATH", "HOME", "PYTHONPATH", "TMPDIR")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     with SiteThread() as site:
-        (tmp_path / "news.py").write_text(source.replace("https://example.com", site.url))
+        (tmp_path / "news.py").write_text(source.replace("http://127.0.0.1:7273", site.url))
 
         def shell(*words: str) -> str:
             command = [sys.executable, "-m", "orbweb", *words]
