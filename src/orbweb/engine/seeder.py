@@ -16,6 +16,7 @@ from orbweb.engine.options import EngineOptions, RunBlocking
 from orbweb.engine.outputs import Admission, Refused
 from orbweb.engine.session import Session
 from orbweb.engine.stats import Stats
+from orbweb.engine.traces import own_trace
 from orbweb.errors import RunLost, contained
 from orbweb.frontier.base import SEED_ID, Held, Nack, NewRequest, SeedCode
 from orbweb.log import get_logger
@@ -277,11 +278,11 @@ class Seeder:
     async def _note_error(self, error: Exception) -> None:
         self._tries += 1
         log.error(
-            "start_requests raised (try %d of %d); the %d seeds before that are in",
+            "start_requests raised (try %d of %d); seeds before that, which are in: %d",
             self._tries,
             TRIES,
             self.seeds,
-            exc_info=error,
+            exc_info=own_trace(error),
         )
         if self._tries >= TRIES:
             self.failed = error
