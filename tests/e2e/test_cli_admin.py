@@ -223,6 +223,7 @@ def test_an_operator_stops_a_run(call: Call, folder: Path) -> None:
             _, err = process.communicate(timeout=60)
     assert [node["said"]["pid"] for node in nodes] == [process.pid]
     assert str(process.pid) in table
+    assert "working" in table
     assert "1 node asked to stop" in stopped.out
     assert "undo" in stopped.err
     assert process.returncode == 75, err
@@ -232,6 +233,14 @@ def test_an_operator_stops_a_run(call: Call, folder: Path) -> None:
 def _pages(call: Call, job: str) -> int:
     answer = call("status", job, "--json")
     return answer.json["reasons"].get("done", 0) if answer.code == 0 else 0
+
+
+def test_what_waits_without_a_node_is_said_with_how_to_go_on(call: Call) -> None:
+    retried = call("failed", "retry", "ShopSpider", "--all", "--yes")
+    assert "next: start the spider again, unless it runs" in retried.err
+    stopped = call("stop", "ShopSpider")
+    assert "3 requests kept" in stopped.out
+    assert "undo: start the spider again; it goes on where it stopped" in stopped.err
 
 
 def test_a_stopped_store_is_read_without_staying_up(call: Call) -> None:

@@ -155,7 +155,8 @@ def _redrive(
             print(f"{show.counted(done, 'failed request')} forgotten; this cannot be undone")
             return
         print(f"{show.counted(done, 'failed request')} back in the queue, with all retries anew")
-        show.note("next: start the spider again, unless it runs; it takes them at once")
+        named = f" with --run-id {found.info.run}" if found.info.run else ""
+        show.note(f"next: start the spider again{named}, unless it runs")
 
     ask(settings, act)
 

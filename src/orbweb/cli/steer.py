@@ -6,7 +6,7 @@ import asyncio
 
 from orbweb.cli import show
 from orbweb.cli.store import ask
-from orbweb.cli.watch import living, run_name, unfinished
+from orbweb.cli.watch import go_on, living, run_name, unfinished
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
 from orbweb.frontier.base import RunState, Status
@@ -29,7 +29,7 @@ def stop(settings: Settings, job: str, run: str | None) -> None:
             print(f"{asked} asked to stop; nothing waits, so the run ends")
             return
         print(f"{asked} asked to stop; {show.counted(waiting, 'request')} kept")
-        show.note("undo: start the spider again; it goes on where it stopped")
+        show.note(f"undo: {go_on(info)}")
 
     ask(settings, act)
 

@@ -80,7 +80,7 @@ def status(settings: Settings, job: str, run: str | None, *, as_json: bool) -> N
         print(f"  reaped   {show.counted(counts.reaped, 'request')} of lost nodes")
     print(f"  nodes    {len(found)}{_node_names(found)}")
     if alone:
-        show.note("next: start the spider again; it goes on where it stopped")
+        show.note(f"next: {go_on(info)}")
 
 
 def nodes(settings: Settings, job: str, run: str | None, *, as_json: bool) -> None:
@@ -138,6 +138,12 @@ def state_name(counts: Status) -> str:
 def unfinished(counts: Status) -> int:
     """Requests of a run that wait or are in work."""
     return counts.queued + counts.delayed + counts.leased
+
+
+def go_on(info: RunInfo) -> str:
+    """How a run that has stopped is gone on with."""
+    named = f" with --run-id {info.run}" if info.run else ""
+    return f"start the spider again{named}; it goes on where it stopped"
 
 
 def living(nodes: list[NodeInfo]) -> list[NodeInfo]:

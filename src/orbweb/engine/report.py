@@ -162,7 +162,9 @@ class Reporter:
 
     def stopped(self, reason: str, status: Status | None) -> RunReport:
         """The node stopped before the run was done."""
-        log.warning("stopped early (%s); start again to go on", reason)
+        run = self._identity.get("run_id")
+        named = f" with RUN_ID {run}" if run else ""
+        log.warning("stopped early (%s); start again%s to go on", reason, named)
         return self._make("stopped", ExitCode.STOPPED, reason, status)
 
     def joined_finished(self, status: Status) -> RunReport:
