@@ -157,14 +157,18 @@ class Reporter:
             log.info("the run is done: %s", _counted(report))
             return report
         why = f"the run ended without a single good page: {_counted(report)}"
+        if not status.reasons:
+            why += "; start_urls is empty and start_requests yielded nothing"
         log.warning("%s", why)
         return self._make("done", ExitCode.NOTHING_DONE, why, status)
 
     def stopped(self, reason: str, status: Status | None) -> RunReport:
         """The node stopped before the run was done."""
         run = self._identity.get("run_id")
-        named = f" with RUN_ID {run}" if run else ""
-        log.warning("stopped early (%s); start again%s to go on", reason, named)
+        again = f"start again with RUN_ID {run} to go on" if run else "start again to go on"
+        if not self._identity:
+            again = "nothing is kept without a store, so the next start begins anew"
+        log.warning("stopped early (%s); %s", reason, again)
         return self._make("stopped", ExitCode.STOPPED, reason, status)
 
     def joined_finished(self, status: Status) -> RunReport:
@@ -212,6 +216,11 @@ class Reporter:
 
 def _counted(report: RunReport) -> str:
     reasons: dict[str, Any] = dict(report.run.reasons) if report.run else {}
-    parts = [f"{report.pages} pages", f"{report.run.items if report.run else 0} items"]
+    items = report.run.items if report.run else 0
+    parts = [_plural(report.pages, "page"), _plural(items, "item")]
     parts += [f"{count} {name}" for name, count in sorted(reasons.items()) if name != "done"]
     return ", ".join(parts)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

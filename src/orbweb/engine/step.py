@@ -357,7 +357,8 @@ class Step:
             )
             self._give_back(reason, text, backoff_ms)
             return None
-        log.error("gave up %s after %d tries: %s: %s", request.url, retries + 1, reason, text)
+        tries = f"{retries + 1} tries" if retries else "1 try"
+        log.error("gave up %s after %s: %s: %s", request.url, tries, reason, text)
         outputs = outputs or self._new_outputs(request)
         if self._tools.callbacks.overrides("failed_request"):
             await self._collect_failed(request, response, outputs)

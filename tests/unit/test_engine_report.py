@@ -1,0 +1,51 @@
+"""What a node says when its work ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from orbweb.engine.report import Reporter
+from orbweb.engine.shutdown import ExitCode
+from orbweb.engine.stats import Stats
+from orbweb.frontier.base import RunState, Status
+
+
+def reporter(identity: Mapping[str, str]) -> Reporter:
+    return Reporter(
+        "Shop",
+        Stats(lambda: 0.0),
+        outputs=lambda: (),
+        identity=identity,
+        show_summary=True,
+    )
+
+
+def test_a_run_without_seeds_says_that_there_were_none() -> None:
+    report = reporter({}).done(Status(RunState.DONE))
+    assert report.exit_code == ExitCode.NOTHING_DONE
+    assert report.why == (
+        "the run ended without a single good page: 0 pages, 0 items; "
+        "start_urls is empty and start_requests yielded nothing"
+    )
+
+
+def test_pages_that_failed_are_told_by_reason() -> None:
+    report = reporter({}).done(Status(RunState.DONE, reasons={"timeout": 2}))
+    assert report.why.endswith("0 pages, 0 items, 2 timeout")
+
+
+@pytest.mark.parametrize(
+    ("identity", "said"),
+    [
+        ({"run_id": "", "redis_key": "Shop"}, "start again to go on"),
+        ({"run_id": "monday", "redis_key": "Shop"}, "start again with RUN_ID monday to go on"),
+        ({}, "nothing is kept without a store, so the next start begins anew"),
+    ],
+)
+def test_who_stops_early_says_how_to_go_on(
+    identity: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reporter(identity).stopped("SIGTERM", None)
+    assert caplog.messages == [f"stopped early (SIGTERM); {said}"]
