@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 from orbweb.cli import show
@@ -39,7 +42,16 @@ def run_demo() -> int:
 
 
 def _show_next(report: RunReport) -> None:
-    job = report.spider
+    job, program = report.spider, _program()
     show.note("One page of this shop always fails: it waits as a failed request. Look around:")
-    show.note(f"  orbweb status {job}        orbweb failed list {job}        orbweb doctor")
+    for words in (f"status {job}", f"failed list {job}", "doctor"):
+        show.note(f"  {program} {words}")
     show.note(f"  head {OUTPUT}")
+
+
+def _program() -> str:
+    """How this program is called from here: `scripts/demo` runs it without an active `.venv`."""
+    called = Path(sys.argv[0])
+    if called.name != "orbweb" or shutil.which("orbweb"):
+        return "orbweb"
+    return os.path.relpath(called)
