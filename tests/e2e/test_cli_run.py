@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.testing.site import OriginLog, SiteThread
 
 SPIDER = """
@@ -222,6 +223,18 @@ def test_a_signal_reaches_all_workers(shell: Shell, site: SiteThread) -> None:
     assert not any(alive(pid) for pid in worker_pids(shell))
     shell(*run, "-O", "out.jsonl")
     assert len(set(urls(shell.rows("out.jsonl")))) == 300
+
+
+def test_a_signal_while_the_store_starts_leaves_no_server_behind(
+    shell: Shell, site: SiteThread
+) -> None:
+    process = shell.start("run", "tree.py:TreeSpider", "-a", f"url={site.url}")
+    wait_for((shell.directory / ".orbweb" / "start.lock").exists)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 75, err
+    assert SUMMARY in out
+    assert not EmbeddedStore(shell.directory).status().running
 
 
 def test_a_spider_file_that_fails_is_a_crash_of_every_worker(shell: Shell) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -323,6 +324,22 @@ def test_a_path_with_odd_characters_works(tmp_path: Path) -> None:
     with EmbeddedStore(tmp_path / "a b?c#d%41é") as url:
         put(url, "a", "1")
         assert value(url, "a") == "1"
+
+
+def test_one_who_leaves_a_deleted_folder_says_which_server_is_left(
+    store: EmbeddedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.register()
+    store.ensure()
+    pid = pid_of(store)
+    shutil.rmtree(store.folder)
+    try:
+        with caplog.at_level("WARNING", "orbweb"):
+            store.release()
+        assert f"server_still_runs_as_pid={pid}" in caplog.text
+        assert not store.folder.exists()
+    finally:
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_server_whose_socket_was_deleted_is_replaced(

@@ -160,3 +160,19 @@ def test_two_spiders_of_one_process_do_not_share_settings() -> None:
     first, second = Numbers().run(), Other().run()
     assert [Path(output).name for output in first.outputs] == ["items.jsonl"]
     assert [Path(output).name for output in second.outputs] == ["others.jsonl"]
+
+
+def test_one_start_url_may_be_given_as_text() -> None:
+    class Once(mw.AirSpider):
+        start_urls = "http://site.test/a"
+
+    assert [request.url for request in Once().start_requests()] == ["http://site.test/a"]
+
+
+def test_a_constructor_that_forgets_the_one_above_it_is_told_so() -> None:
+    class Forgetful(mw.AirSpider):
+        def __init__(self) -> None:
+            self.page = 1
+
+    with pytest.raises(ConfigError, match=r"Forgetful\.__init__ must call super"):
+        Forgetful().run()

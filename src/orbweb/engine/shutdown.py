@@ -89,6 +89,31 @@ class Shutdown:
             listener()
 
 
+def hold_signals(
+    stop: Callable[[], None], seconds: float, is_waiting: Callable[[], bool]
+) -> Callable[[], None]:
+    """While no engine listens, make SIGTERM and SIGINT a `stop`; returns what takes this off again.
+
+    So a node that is told to stop while its store starts, or is being left, leaves it in order. One
+    that still `is_waiting` for its store after `seconds`, or is told twice, is ended by force.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return lambda: None
+    received = 0
+
+    def on_signal(number: int, frame: object) -> None:
+        nonlocal received
+        received += 1
+        if received > 1:
+            os._exit(128 + number)
+        stop()
+        timer = threading.Timer(seconds, lambda: is_waiting() and os._exit(128 + number))
+        timer.daemon = True
+        timer.start()
+
+    return _set_handlers(on_signal)
+
+
 def install_signals(shutdown: Shutdown) -> Callable[[], None]:
     """Connect the process's signals to a shutdown; returns what takes them off again.
 
@@ -113,9 +138,7 @@ def install_signals(shutdown: Shutdown) -> Callable[[], None]:
             forced.append(timer)
         loop.call_soon_threadsafe(shutdown.on_signal, number)
 
-    before = {
-        number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)
-    }
+    restore = _set_handlers(on_signal)
     loop.add_signal_handler(signal.SIGUSR1, shutdown.drain, "SIGUSR1")
     loop.add_signal_handler(signal.SIGUSR2, dump_tasks)
     dumps_threads = _dump_threads_on(signal.SIGUSR2)
@@ -125,12 +148,23 @@ def install_signals(shutdown: Shutdown) -> Callable[[], None]:
             faulthandler.unregister(signal.SIGUSR2)
         loop.remove_signal_handler(signal.SIGUSR1)
         loop.remove_signal_handler(signal.SIGUSR2)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        restore()
         for timer in forced:
             timer.cancel()
 
     return uninstall
+
+
+def _set_handlers(on_signal: Callable[[int, object], None]) -> Callable[[], None]:
+    before = {
+        number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    return restore
 
 
 def _dump_threads_on(number: int) -> bool:

@@ -11,6 +11,7 @@ none of them in a wrong state, because the locks are the kernel's (flock):
 
 from __future__ import annotations
 
+import logging
 import platform
 import time
 from collections.abc import Iterator
@@ -69,6 +70,7 @@ class EmbeddedStore:
         self._server = ServerProcess(self.folder)
         self._keep_file = self.folder / "keep"
         self._user: IO[bytes] | None = None
+        self._last_pid: int | None = None
 
     @property
     def url(self) -> str:
@@ -107,6 +109,7 @@ class EmbeddedStore:
                 self._server.start()
                 event(logger, "store_started", pid=self._server.pid, url=self.url)
         self._server.wait_until_loaded()
+        self._last_pid = self._server.pid
         return self.url
 
     def register(self) -> None:
@@ -119,8 +122,21 @@ class EmbeddedStore:
         self._user = user
 
     def release(self) -> None:
-        """Leave; the last user stops the server, unless it is kept. Its data is on disk then."""
+        """Leave; the last user stops the server, unless it is kept. Its data is on disk then.
+
+        Where the folder was deleted meanwhile, nobody can find the server any more: it is left.
+        """
         if self._user is None:
+            return
+        if not self.folder.is_dir():
+            self._leave()
+            event(
+                logger,
+                "store_folder_deleted",
+                level=logging.WARNING,
+                folder=str(self.folder),
+                server_still_runs_as_pid=self._last_pid,
+            )
             return
         with self._starting():
             self._leave()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,13 @@ from hiredis import pack_command
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError,
+    NoPermissionError,
+    RedisError,
+    ResponseError,
+)
 
 from orbweb.errors import ConfigError, StoreUnavailable, StoreUnsafe
 from orbweb.log import mask_secrets
@@ -53,7 +60,7 @@ def connect(url: str, timeout_seconds: float) -> Redis:
             f"REDIS_URL {mask_secrets(url)!r} is no Redis URL ({_what_is_wrong(error)}); "
             "right would be redis://[:password@]host:6379/0, rediss://… or unix:///path/to/socket"
         ) from error
-    pool.connection_class = type("Connection", (PackedInC, pool.connection_class), {})
+    pool.connection_class = type("Connection", (Wire, pool.connection_class), {})
     return client
 
 
@@ -66,12 +73,39 @@ def _what_is_wrong(error: ValueError | TypeError) -> str:
     return f"unknown option {name}" if unknown else text
 
 
-class PackedInC:
-    """A connection that packs commands in C; redis-py does that for its blocking client only."""
+class Wire:
+    """How a connection sends: commands are packed in C, and a cancellation is always heard.
+
+    redis-py packs in C for its blocking client only, and sends within `asyncio.wait_for`, which
+    before Python 3.12 loses a cancellation that comes in the instant in which it ends: the task
+    would go on for ever.
+    """
+
+    socket_timeout: float | None
+    is_connected: bool
+    connect_check_health: Callable[..., Awaitable[None]]
+    disconnect: Callable[..., Awaitable[None]]
+    _writer: asyncio.StreamWriter
 
     def pack_command(self, *words: Any) -> list[bytes]:
         name, *rest = words
         return [pack_command((*str(name).split(), *rest))]
+
+    async def send_packed_command(
+        self, command: bytes | Iterable[bytes], check_health: bool = True
+    ) -> None:
+        if not self.is_connected:
+            await self.connect_check_health(check_health=False)
+        try:
+            async with asyncio.timeout(self.socket_timeout):
+                self._writer.writelines([command] if isinstance(command, bytes) else command)
+                await self._writer.drain()
+        except OSError as error:
+            await self.disconnect(nowait=True)
+            raise ConnectionError(f"while writing to the store: {error!r}") from error
+        except BaseException:  # half a command may be on its way
+            await self.disconnect(nowait=True)
+            raise
 
 
 def refuses_us(error: BaseException | None) -> bool:

@@ -53,7 +53,8 @@ class BaseParser:
         once for the whole run; when its node dies another node runs it again from the start, and
         what is in already is not taken twice.
         """
-        for url in self.start_urls:
+        urls = (self.start_urls,) if isinstance(self.start_urls, str) else self.start_urls
+        for url in urls:
             try:
                 request = Request(url)
             except TypeError as error:
@@ -130,7 +131,11 @@ class BaseSpider(BaseParser):
     @property
     def setting_arguments(self) -> Mapping[str, Any]:
         """Settings that the constructor's arguments stand for."""
-        return self._arguments
+        try:
+            return self._arguments
+        except AttributeError:
+            text = f"{type(self).__name__}.__init__ must call super().__init__()"
+            raise ConfigError(text) from None
 
     @classmethod
     def class_settings(cls) -> dict[str, Any]:
@@ -185,6 +190,11 @@ class BaseSpider(BaseParser):
         self._stop_asked = True
         if self._engine is not None:
             self._engine.stop_soon("stop() was called")
+
+    @property
+    def is_bound(self) -> bool:
+        """An engine has been made for it."""
+        return self._engine is not None
 
     def bind(self, engine: Engine) -> None:
         """Called by the assembly when the engine of this spider is ready."""

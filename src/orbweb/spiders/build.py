@@ -24,7 +24,7 @@ from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import Codec, EngineOptions, World
 from orbweb.engine.outputs import LinkRules
 from orbweb.engine.report import RunReport
-from orbweb.engine.shutdown import install_signals
+from orbweb.engine.shutdown import hold_signals, install_signals
 from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.admin import Admin
@@ -110,6 +110,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunReport:
     async with AsyncExitStack() as stack:
+        stack.callback(
+            hold_signals(spider.stop, settings["GRACEFUL_TIMEOUT"], lambda: not spider.is_bound)
+        )
         store = await _open_store(spider, settings, start, stack)
         engine = _build_engine(spider, settings, start, store, stack)
         uninstall = install_signals(engine.shutdown)
@@ -173,7 +176,7 @@ async def _open_shared(
     if not url:
         embedded = EmbeddedStore(start.directory or Path.cwd())
         url = await asyncio.to_thread(embedded.__enter__)
-        stack.push_async_callback(asyncio.to_thread, embedded.release)
+        stack.push_async_callback(_release, embedded)
         revive = _reviver(embedded, stack)
 
     client = connect(url, settings["STORE_TIMEOUT"])
@@ -208,6 +211,14 @@ async def _open_shared(
         revive=revive,
         collect=_collector(Admin(client, prefix)),
     )
+
+
+async def _release(embedded: EmbeddedStore) -> None:
+    """Leave the store. That it does not stop is no failure of a run that has ended."""
+    try:
+        await asyncio.to_thread(embedded.release)
+    except (StoreUnavailable, OSError) as error:
+        log.warning("the store was not stopped: %s", error)
 
 
 def _collector(admin: Admin) -> Callable[[], Awaitable[int]]:
