@@ -343,6 +343,7 @@ class Step:
         """
         retries, most = self.lease.retries, self._tools.options.run.max_retries
         text = error_text(error)
+        shown = text.removesuffix(f" for {request.url}")
         if retry and retries < most:
             await self._hook("exception_request", request, response, error)
             backoff_ms = self._tools.backoff_ms(retries, retry_after)
@@ -353,12 +354,12 @@ class Step:
                 request.url,
                 backoff_ms / 1000,
                 reason,
-                text,
+                shown,
             )
             self._give_back(reason, text, backoff_ms)
             return None
         tries = f"{retries + 1} tries" if retries else "1 try"
-        log.error("gave up %s after %s: %s: %s", request.url, tries, reason, text)
+        log.error("gave up %s after %s: %s: %s", request.url, tries, reason, shown)
         outputs = outputs or self._new_outputs(request)
         if self._tools.callbacks.overrides("failed_request"):
             await self._collect_failed(request, response, outputs)
