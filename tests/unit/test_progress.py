@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
+from orbweb.frontier.base import RunState, Status
 from orbweb.spiders.ending import tell_end
-from orbweb.spiders.progress import Snapshot, left_out, line, reasons_text, showing
+from orbweb.spiders.progress import Snapshot, left_out, limit_of, line, reasons_text, showing
 
 
 def test_the_line_names_what_holds_the_crawl_back() -> None:
@@ -31,6 +32,12 @@ def test_the_line_names_what_holds_the_crawl_back() -> None:
 
 def test_nothing_is_said_of_limits_when_there_is_none() -> None:
     assert "limited" not in line(Snapshot(0, 0, 0, 0, 0, 0, {}, "nothing"))
+
+
+def test_when_all_that_waits_are_retries_no_host_is_blamed() -> None:
+    assert limit_of("hosts", Status(RunState.RUNNING, delayed=1)) == "retries"
+    assert limit_of("hosts", Status(RunState.RUNNING, delayed=1, queued=1)) == "hosts"
+    assert limit_of("sink", Status(RunState.RUNNING, delayed=1)) == "sink"
 
 
 def test_only_what_was_left_out_on_purpose_counts_as_skipped() -> None:

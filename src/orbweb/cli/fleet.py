@@ -14,7 +14,7 @@ from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
 from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.model.reasons import Reason
 from orbweb.settings import Settings
-from orbweb.spiders.progress import Snapshot, left_out
+from orbweb.spiders.progress import Snapshot, left_out, limit_of
 
 RATE_SECONDS = 10.0
 
@@ -62,5 +62,5 @@ class Fleet:
             waiting=counts.queued + counts.delayed,
             failed=counts.dead,
             skipped=left_out(counts.reasons),
-            limited_by=limits.most_common(1)[0][0] if limits else "",
+            limited_by=limit_of(limits.most_common(1)[0][0], counts) if limits else "",
         )

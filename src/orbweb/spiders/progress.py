@@ -29,6 +29,7 @@ LIMITS = {
     "sink": "pipelines",
     "concurrency": "CONCURRENT_REQUESTS",
     "hosts": "host limits",
+    "retries": "retries that wait",
     "seeding": "start_requests",
 }
 SKIPPED = frozenset(
@@ -96,7 +97,9 @@ def engine_look(engine: Engine, status: Callable[[], Awaitable[Status]]) -> Look
             except OrbwebError:
                 logger.debug("the store does not say how far the run is")
         pages, items, failed, reasons = progress.pages, progress.items, progress.failed, {}
+        limited_by = progress.limited_by
         if known is not None:
+            limited_by = limit_of(limited_by, known)
             pages, items, failed = known.reasons.get(Reason.DONE, 0), known.items, known.dead
             reasons = known.reasons
         return Snapshot(
@@ -107,10 +110,15 @@ def engine_look(engine: Engine, status: Callable[[], Awaitable[Status]]) -> Look
             waiting=max(0, progress.pending - progress.held),
             failed=failed,
             skipped=left_out({**progress.skipped, **reasons}),
-            limited_by=progress.limited_by,
+            limited_by=limited_by,
         )
 
     return look
+
+
+def limit_of(said: str, counts: Status) -> str:
+    """What holds a run back. A node alone cannot tell the limit of a host from retries that wait."""
+    return "retries" if said == "hosts" and counts.delayed and not counts.queued else said
 
 
 def left_out(reasons: dict[str, int]) -> dict[str, int]:
