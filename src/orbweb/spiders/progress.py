@@ -29,7 +29,7 @@ LIMITS = {
     "sink": "pipelines",
     "concurrency": "CONCURRENT_REQUESTS",
     "hosts": "host limits",
-    "retries": "retries that wait",
+    "retries": "waiting retries",
     "seeding": "start_requests",
 }
 SKIPPED = frozenset(
@@ -117,7 +117,7 @@ def engine_look(engine: Engine, status: Callable[[], Awaitable[Status]]) -> Look
 
 
 def limit_of(said: str, counts: Status) -> str:
-    """What holds a run back. A node alone cannot tell the limit of a host from retries that wait."""
+    """What holds a run back: a node cannot tell the limit of a host from retries that wait."""
     return "retries" if said == "hosts" and counts.delayed and not counts.queued else said
 
 
