@@ -180,13 +180,14 @@ def test_a_blocking_callback_keeps_its_lease(tmp_path: Path) -> None:
 def test_sigterm_in_a_long_retry_after_is_quick_and_loses_nothing(tmp_path: Path) -> None:
     with Fleet(tmp_path, "WaitingSpider") as fleet:
         node = fleet.start()
-        fleet.until(20)
+        fleet.until(1)
         time.sleep(0.5)
         began = time.monotonic()
         node.signal(signal.SIGTERM)
         assert node.wait(10) == 75
         assert time.monotonic() - began < 5
         assert node.summary()["run"]["pending"] == 20  # type: ignore[index]
+        assert len(fleet.origin()) <= 8, "the others were not sent to a host that asked for a pause"
 
 
 def test_sigterm_in_the_middle_gives_everything_back(tmp_path: Path) -> None:

@@ -280,6 +280,10 @@ class FrontierMachine(RuleBasedStateMachine):
             held.append(Held(SEED_ID, self.seed_token[run]))
         self.twins.renew(run, node, LEASE_MS, held)
 
+    @rule(run=runs, host=st.integers(0, 2), ms=st.sampled_from([100, 900, 2_500]))
+    def hold_off(self, run: int, host: int, ms: int) -> None:
+        self.twins.step(self.run(run), "hold_off", [(f"h{host}", ms)])
+
     @rule(run=runs, which=some_recent)
     def fetched(self, run: int, which: list[int]) -> None:
         run = self.run(run)

@@ -32,6 +32,13 @@ MUTANTS = (
         "return call('HGET', OWNER, id) == token",
         "return call('HGET', OWNER, id)",
     ),
+    Mutant("a shorter pause ends a longer one", "hold_off", "'GT', "),
+    Mutant(
+        "a host that asked for a pause is asked on",
+        "claim",
+        "if next_at > host_now then",
+        "if false then",
+    ),
     Mutant(
         "forgotten links of a long page are not noticed",
         "ack",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from orbweb.model.response import Response
 
 from orbweb.download.status import StatusPolicy, retry_after_seconds
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
+from orbweb.model.response import Response
 
 URL = "http://shop.example/a"
 NOON = "Tue, 01 Dec 2026 12:00:00 GMT"

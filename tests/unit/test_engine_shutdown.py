@@ -67,7 +67,23 @@ def test_a_long_retry_after_holds_up_nobody() -> None:
     report = stopped_after(town, Crawler(*SEEDS), 20.0)
     assert report.exit_code == 75
     assert report.elapsed_seconds <= 20.2
-    assert status_of(town).delayed == 30
+    assert status_of(town).delayed > 0
+    assert status_of(town).pending == 30
+
+
+def test_a_host_that_asks_for_a_pause_is_left_alone_by_all_nodes() -> None:
+    late = Failed(
+        Request(SITE), Reason.HTTP_ERROR, DownloadError(Reason.HTTP_ERROR, "429"), True, 50.0
+    )
+    town = Town({url: lambda request: late for url in PAGES}, config=RunConfig(host_concurrency=2))
+    nodes = [town.node(Crawler(*SEEDS)) for _ in range(2)]
+
+    async def stop(engine: Any) -> None:
+        await asyncio.sleep(40)
+        engine.shutdown.on_signal(signal.SIGTERM)
+
+    town.drive([town.start(node, stop) for node in nodes])
+    assert 1 <= len(town.chain.asked) <= 2
 
 
 def test_a_store_that_does_not_answer_cannot_hold_up_the_end() -> None:

@@ -104,6 +104,10 @@ class Session:
         """See `Frontier.nack`."""
         return (await self._repeat(lambda: self._frontier.nack(nacks)))[0]
 
+    async def hold_off(self, host: str, ms: int) -> None:
+        """See `Frontier.hold_off`."""
+        await self._repeat(lambda: self._frontier.hold_off([(host, ms)]))
+
     async def visit(self, held: Held, fingerprint: int) -> bool | None:
         """See `Frontier.visit`."""
         return (await self._repeat(lambda: self._frontier.visit(*held, fingerprint)))[0]

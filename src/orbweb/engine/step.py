@@ -38,6 +38,9 @@ LONGEST_ERROR = 2000
 
 STORE_PAUSE_SECONDS = 0.5
 
+HOLD_OFF_SPREAD = 1.25
+"""Hosts that asked for a pause together return spread over a quarter of it."""
+
 log = get_logger("orbweb.engine")
 
 
@@ -344,6 +347,8 @@ class Step:
         retries, most = self.lease.retries, self._tools.options.run.max_retries
         text = error_text(error)
         shown = text.removesuffix(f" for {request.url}")
+        if retry_after is not None:
+            await self._hold_off(retry_after)
         if retry and retries < most:
             await self._hook("exception_request", request, response, error)
             backoff_ms = self._tools.backoff_ms(retries, retry_after)
@@ -364,6 +369,11 @@ class Step:
         if self._tools.callbacks.overrides("failed_request"):
             await self._collect_failed(request, response, outputs)
         return Page(request.url, outputs, reason, text or str(reason))
+
+    async def _hold_off(self, seconds: float) -> None:
+        """Leave the host alone for as long as it asked; hosts do not all return at once."""
+        seconds *= self._tools.rng.uniform(1.0, HOLD_OFF_SPREAD)
+        await self._tools.session.hold_off(self.lease.host, int(seconds * 1000))
 
     async def _collect_failed(
         self, request: Request, response: Response | None, outputs: Outputs

@@ -282,6 +282,9 @@ class Frontier(Protocol):
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         """Give requests back: delayed by their backoff, or dead when their retries are used up."""
 
+    async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
+        """Leave hosts alone for so many milliseconds: no run of the shard fetches from them."""
+
     async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
         """Take the page to which a redirect leads, so that nobody else fetches it.
 

@@ -564,6 +564,12 @@ class MemoryFrontier:
         self._free_slot(run, nack.id, nack.token, task.host)
         return result
 
+    async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
+        self._begin()
+        for host, ms in pauses:
+            at = max(self._host_now + ms, self.shard.next_allowed.at.get(host, 0))
+            self.shard.next_allowed.set(host, at)
+
     async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
         run = self._begin()
         if not self._owned(run, id, token):

@@ -18,6 +18,7 @@ TRANSITIONS: dict[str, str] = {
     "ack": DRAINING,
     "emit": DRAINING,
     "nack": DRAINING,
+    "hold_off": DRAINING,
     "seed_claim": "",
     "seed_push": "",
     "add": "",

@@ -233,6 +233,9 @@ class ValkeyFrontier:
             )
         return [NACK_RESULTS[code] for code in await self._call("nack", *words)]
 
+    async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
+        await self._call("hold_off", *(word for pause in pauses for word in pause))
+
     async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
         code = await self._call("visit", id, token, fingerprint)
         return None if code < 0 else bool(code)

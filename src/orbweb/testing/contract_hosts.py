@@ -133,6 +133,20 @@ class HostContract:
         await node.push(*(page(f"p{n}") for n in range(500)))
         assert len(await node.ids(500)) == 500
 
+    async def test_a_host_that_asks_for_a_pause_gets_it_from_all_runs(self, store: Store) -> None:
+        node = await seeded(store, *pages("abc"), page("x", "h2"), host_concurrency=1)
+        other = await seeded(store, *pages("stu"), job="other", host_concurrency=1)
+        (first, _) = await node.take()
+        await node.frontier.hold_off([(first.host, 5_000)])
+        await node.frontier.hold_off([(first.host, 1_000)])
+        await node.finish(first)
+        assert await node.ids() == []
+        assert await other.ids() == []
+        await elapse(store, node, 4_900)
+        assert await other.ids() == []
+        await elapse(store, node, 100)
+        assert await other.ids() == ["s"]
+
     async def test_nodes_that_ask_share_a_host(self, store: Store) -> None:
         node = await seeded(store, *pages("abcdefghijkl"), host_concurrency=4)
         other = node.peer("B")

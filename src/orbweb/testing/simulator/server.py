@@ -269,6 +269,9 @@ class LossyFrontier:
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         return await self.call("nack", nacks)
 
+    async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
+        await self.call("hold_off", pauses)
+
     async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
         return await self.call("visit", id, token, fingerprint)
 
