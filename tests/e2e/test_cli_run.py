@@ -225,6 +225,40 @@ def test_a_signal_reaches_all_workers(shell: Shell, site: SiteThread) -> None:
     assert len(set(urls(shell.rows("out.jsonl")))) == 300
 
 
+def test_a_callback_that_blocks_the_loop_does_not_hold_up_a_signal(
+    shell: Shell, site: SiteThread
+) -> None:
+    (shell.directory / "stuck.py").write_text(
+        "import time, orbweb\n"
+        "class Stuck(orbweb.AirSpider):\n"
+        "    async def parse(self, response):\n"
+        "        print('stuck', flush=True)\n"
+        "        time.sleep(60)\n"
+        f"    start_urls = ['{site.url}/flat?n=1']\n"
+    )
+    process = shell.start("run", "stuck.py", "-s", "GRACEFUL_TIMEOUT=0.5")
+    assert process.stdout
+    assert process.stdout.readline() == "stuck\n"
+    sent = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert time.monotonic() - sent < 10
+
+
+def test_closed_streams_are_no_sockets(shell: Shell, site: SiteThread) -> None:
+    command = [sys.executable, "-m", "orbweb", "run", "tree.py:TreeSpider", "-a", f"url={site.url}"]
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command],
+        cwd=shell.directory,
+        env=shell.environment,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert len(shell.rows("items.jsonl")) == 40
+
+
 def test_a_signal_while_the_store_starts_leaves_no_server_behind(
     shell: Shell, site: SiteThread
 ) -> None:

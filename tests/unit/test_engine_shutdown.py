@@ -8,6 +8,7 @@ import signal
 import time
 from typing import Any
 
+import pytest
 from tests.unit.engine_world import SITE, Crawler, ListPipeline, Town, links
 
 from orbweb.download.base import DownloadError, Failed
@@ -48,6 +49,18 @@ def test_running_pages_are_finished_when_there_is_time() -> None:
     assert report.elapsed_seconds < 5
     assert len(town.rows) == len(town.chain.asked)
     assert status_of(town).leased == 0
+
+
+@pytest.mark.parametrize("hook", ["start_callback", "end_callback"])
+def test_a_hook_that_does_not_end_holds_up_no_stop(hook: str) -> None:
+    async def hang(self: Crawler) -> None:
+        await asyncio.sleep(1000)
+
+    town = Town(PAGES)
+    spider = type("Hanging", (Crawler,), {hook: hang})(*SEEDS)
+    report = stopped_after(town, spider, 30.0, graceful_seconds=4.0)
+    assert report.exit_code == (0 if hook == "end_callback" else 75)
+    assert report.elapsed_seconds < 36
 
 
 def test_pages_that_take_too_long_are_given_back_uncounted() -> None:

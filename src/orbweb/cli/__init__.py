@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from orbweb.errors import ConfigError, OrbwebError, StoreUnavailable, StoreUnsafe
@@ -16,6 +17,7 @@ def main() -> None:
 
     Errors that a person can correct are one line on stderr, never a traceback.
     """
+    _open_closed_streams()
     try:
         from orbweb.cli.app import app
 
@@ -34,6 +36,17 @@ def main() -> None:
 
         show_crash(error)
         sys.exit(1)
+
+
+def _open_closed_streams() -> None:
+    """See to it that a stream that was closed (`2>&-`) does not become a socket of ours."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            stream = open(descriptor, "r" if name == "stdin" else "w", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 def fail(text: str, code: int) -> None:

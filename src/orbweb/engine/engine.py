@@ -255,8 +255,16 @@ class Engine:
             await asyncio.sleep(pause * self._world.rng.uniform(0.5, 1.5))
 
     async def _call_hook(self, name: str) -> None:
-        if self._callbacks.overrides(name):
-            await self._callbacks.call(getattr(self._parts.spider, name))
+        """Call a hook of the spider, if it has one; a node that is to stop waits no longer."""
+        if not self._callbacks.overrides(name):
+            return
+        try:
+            async with self._until_deadline():
+                await self._callbacks.call(getattr(self._parts.spider, name))
+        except TimeoutError:
+            if not self.shutdown.requested:
+                raise
+            log.warning("%s has not come to its end; the node stops without it", name)
 
     # -- putting it together
 

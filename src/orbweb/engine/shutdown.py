@@ -15,6 +15,9 @@ from orbweb.log import get_logger
 
 ABORT_SECONDS = 2.0
 
+UNHEARD_SECONDS = 0.5
+"""So long after its time a node that has not even heard of the first signal is ended."""
+
 log = get_logger("orbweb.engine")
 
 
@@ -41,7 +44,7 @@ class Shutdown:
         self.deadline: float | None = None
         """When running work is given back, on the engine's clock; None = no limit."""
         self.abort_code: int | None = None
-        self._graceful_seconds = graceful_seconds
+        self.graceful_seconds = graceful_seconds
         self._clock = clock
         self._listeners: list[Callable[[], None]] = []
         self._signals = 0
@@ -53,7 +56,7 @@ class Shutdown:
 
     def request(self, reason: str) -> None:
         """Stop claiming, let running work finish for a while, give the rest back."""
-        deadline = self._clock() + self._graceful_seconds
+        deadline = self._clock() + self.graceful_seconds
         if self.requested and self.deadline is not None:
             return
         self.deadline = deadline
@@ -119,8 +122,8 @@ def install_signals(shutdown: Shutdown) -> Callable[[], None]:
 
     SIGTERM and SIGINT stop, SIGUSR1 drains, SIGUSR2 shows what runs. A process that has not ended
     `ABORT_SECONDS` after the second SIGTERM or SIGINT, because a callback blocks its loop or will
-    not be cancelled, is ended by force. Does nothing outside of the main thread, where Python
-    cannot receive signals.
+    not be cancelled, is ended by force; after the first one when its loop stands still. Does
+    nothing outside of the main thread, where Python cannot receive signals.
     """
     if threading.current_thread() is not threading.main_thread():
         return lambda: None
@@ -131,8 +134,13 @@ def install_signals(shutdown: Shutdown) -> Callable[[], None]:
     def on_signal(number: int, frame: object) -> None:
         nonlocal received
         received += 1
-        if received == 2:
-            timer = threading.Timer(ABORT_SECONDS, os._exit, (128 + number,))
+        code = 128 + number
+        if received == 1:
+            late = shutdown.graceful_seconds + UNHEARD_SECONDS
+            timer = threading.Timer(late, lambda: shutdown.requested or os._exit(code))
+        elif received == 2:
+            timer = threading.Timer(ABORT_SECONDS, os._exit, (code,))
+        if received <= 2:
             timer.daemon = True
             timer.start()
             forced.append(timer)
