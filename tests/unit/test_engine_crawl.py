@@ -576,3 +576,20 @@ def test_seeds_of_a_generator_that_cancels_itself_are_not_taken_for_all() -> Non
     (report,) = town.run(town.node(Cancelling()))
     assert report.exit_code == 1
     assert "CancelledError" in report.why
+
+
+@pytest.mark.parametrize("priority", [2**19 + 1, -(10**30)])
+def test_a_priority_out_of_range_costs_that_request_only(priority: int) -> None:
+    class Urgent(Crawler):
+        def start_requests(self) -> Any:
+            yield Request(f"{SITE}/b", priority=priority)
+            yield Request(f"{SITE}/a", priority=2**19)
+
+        def parse(self, request: Request, response: Response) -> Any:
+            yield {"url": request.url}
+            yield Request(f"{SITE}/c", priority=priority)
+
+    town = Town(TREE)
+    (report,) = town.run(town.node(Urgent()))
+    assert town.chain.asked == [f"{SITE}/a"]
+    assert report.as_dict()["reasons"]["not_serializable"] >= 1

@@ -10,7 +10,7 @@ from typing import Any
 
 from orbweb.engine.options import Codec
 from orbweb.errors import ItemError, SpiderError, UnserialisableError
-from orbweb.frontier.base import NewRequest
+from orbweb.frontier.base import PRIORITY_LIMIT, NewRequest
 from orbweb.log import get_logger
 from orbweb.model.fingerprint import derived_fingerprint, fingerprint, request_id
 from orbweb.model.item import ItemRecord, is_item, item_record
@@ -106,6 +106,9 @@ class Admission:
         request.retry_times = 0
         if request.problem is not None:
             return Refused(request.problem, f"{request.url}: {request.problem.text()}")
+        if abs(request.priority) > PRIORITY_LIMIT:
+            text = f"priority {request.priority} is not within ±{PRIORITY_LIMIT}"
+            return Refused(Reason.NOT_SERIALIZABLE, f"{request.url}: {text}")
         try:
             reason = self._rules.refusal(request, request.depth)
             if reason is not None:

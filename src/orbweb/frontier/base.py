@@ -14,6 +14,9 @@ SEED_ID = "@seed"
 HOLD_ID = "@hold"
 """Pseudo-request of a resident run (`keep_alive`); only an operator removes it."""
 
+PRIORITY_LIMIT = 2**19
+"""Priorities lie between minus and plus this: priority and order of arrival fit one score."""
+
 
 class RunState(StrEnum):
     """What a run is: `new` only in the answer of the `open` that made it."""

@@ -22,6 +22,7 @@ from redis.exceptions import (
 
 from orbweb.errors import ConfigError, RunLost, StoreUnavailable
 from orbweb.frontier.base import (
+    PRIORITY_LIMIT,
     Ack,
     Claim,
     Held,
@@ -43,9 +44,6 @@ from orbweb.frontier.scripts import Script, script
 from orbweb.frontier.server import refuses_us
 
 Word = bytes | str | int
-
-PRIORITY_LIMIT = 2**19
-"""Priorities lie between minus and plus this: priority and order of arrival fit one score."""
 
 NACK_RESULTS = (NackResult.LOST, NackResult.REQUEUED, NackResult.DEAD)
 UNAVAILABLE = (

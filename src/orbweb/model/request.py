@@ -69,7 +69,7 @@ class _Headers(_HttpOption):
 
 
 class Request:
-    """One page to fetch. Requests with a smaller `priority` go first.
+    """One page to fetch. Requests with a smaller `priority` (within ±524288) go first.
 
     The arguments of the HTTP client (`HTTP_OPTIONS`) can be given here or set later as attributes.
     Any further argument or attribute is the spider's own: it is kept in `custom` and travels along.
