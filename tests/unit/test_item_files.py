@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from orbweb.errors import ItemError
+from orbweb.errors import ConfigError, ItemError
 from orbweb.pipelines.base import UpdateUnsupported
 from orbweb.pipelines.csv import CsvPipeline
 from orbweb.pipelines.jsonl import JsonLinesPipeline
@@ -191,3 +191,12 @@ def test_csv_starts_again_after_half_a_header(tmp_path: Path):
     (tmp_path / "t.csv").write_bytes(b"a,_k")
     CsvPipeline(tmp_path).save_items("t", [{"a": "1", "_key": "k"}])
     assert csv_rows(tmp_path / "t.csv") == [{"a": "1", "_key": "k"}]
+
+
+@pytest.mark.parametrize("pipeline", [JsonLinesPipeline, CsvPipeline])
+def test_an_output_folder_that_cannot_be_is_refused_at_the_start(
+    pipeline: type[JsonLinesPipeline | CsvPipeline], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ConfigError, match="OUTPUT_DIR"):
+        pipeline.from_settings({"OUTPUT_DIR": str(tmp_path / "file" / "out")})

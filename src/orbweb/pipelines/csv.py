@@ -15,7 +15,7 @@ import msgspec
 
 from orbweb.errors import ItemError
 from orbweb.pipelines.base import BasePipeline, Row
-from orbweb.pipelines.files import append, cut_torn, locked, replace, table_path
+from orbweb.pipelines.files import append, cut_torn, locked, output_directory, replace, table_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class CsvPipeline(BasePipeline):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        return cls(settings["OUTPUT_DIR"])
+        return cls(output_directory(settings["OUTPUT_DIR"]))
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -13,10 +13,22 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from orbweb.errors import ItemError
+from orbweb.errors import ConfigError, ItemError
 from orbweb.log import event
 
 CHUNK_BYTES = 1 << 16
+
+
+def output_directory(given: str) -> Path:
+    """The folder `OUTPUT_DIR`, made when missing; `ConfigError` when it cannot be written to."""
+    directory = Path(given or ".").absolute()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"OUTPUT_DIR {given!r} cannot be made: {error.strerror}") from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise ConfigError(f"OUTPUT_DIR {str(directory)!r} cannot be written to")
+    return directory
 
 
 def table_path(directory: Path, table: str, suffix: str) -> Path:

@@ -12,7 +12,14 @@ import msgspec
 
 from orbweb.errors import ItemError
 from orbweb.pipelines.base import BasePipeline, Row
-from orbweb.pipelines.files import append, cut_torn, last_line_start, locked, table_path
+from orbweb.pipelines.files import (
+    append,
+    cut_torn,
+    last_line_start,
+    locked,
+    output_directory,
+    table_path,
+)
 
 
 class JsonLinesPipeline(BasePipeline):
@@ -32,7 +39,7 @@ class JsonLinesPipeline(BasePipeline):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        return cls(settings["OUTPUT_DIR"])
+        return cls(output_directory(settings["OUTPUT_DIR"]))
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ STORE = (
     Setting("SPIDER_SEED_LOCK_TTL", NUMBER, float(DAY), "A finished run older than this counts "
             "as absent: the next start seeds again.", "seconds", above=0),
     Setting("SPIDER_TASK_LEASE", NUMBER, 60.0, "How long a silent node keeps the requests it "
-            "holds; live nodes renew in time.", "seconds", above=0),
+            "holds; live nodes renew in time.", "seconds", low=0.5),
     Setting("HEARTBEAT_INTERVAL", NUMBER, 3.0, "How often a node renews its leases and says that "
             "it lives.", "seconds", above=0),
     Setting("SPIDER_KEEP_ALIVE", FLAG, False, "Stay and wait for more work instead of ending."),
