@@ -11,7 +11,8 @@ from tests.servers import Server, redis_binary
 
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import DeadLetter
-from orbweb.frontier.memory import MemoryFrontier, MemoryShard
+from orbweb.frontier.memory import MemoryFrontier
+from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.testing.contract import FrontierContract
 

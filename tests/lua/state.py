@@ -9,7 +9,7 @@ from tests.lua.direct import DirectClient
 
 from orbweb.frontier.base import RunState, clock_step_ms
 from orbweb.frontier.keys import ShardKeys
-from orbweb.frontier.memory import MemoryShard, Place, Run
+from orbweb.frontier.memory_state import MemoryShard, Place, Run
 
 READ_ALL = b"""
 local out = {}

@@ -12,7 +12,8 @@ from tests.lua.state import Dumper, State, check_sound, comparable, living, told
 from orbweb.errors import RunLost
 from orbweb.frontier.base import Held, NewRequest, RunConfig
 from orbweb.frontier.keys import ShardKeys
-from orbweb.frontier.memory import MemoryFrontier, MemoryShard
+from orbweb.frontier.memory import MemoryFrontier
+from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.scripts import TRANSITIONS, Script, assemble, lua_text
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier
 

@@ -15,7 +15,8 @@ from orbweb.engine.options import EngineOptions, World
 from orbweb.engine.report import RunReport
 from orbweb.engine.threads import KeeperTask
 from orbweb.frontier.base import Frontier, RunConfig
-from orbweb.frontier.memory import MemoryFrontier, MemoryShard
+from orbweb.frontier.memory import MemoryFrontier
+from orbweb.frontier.memory_state import MemoryShard
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response

@@ -11,7 +11,7 @@ from tests.unit.engine_world import SITE, Crawler, ListPipeline, Town, links
 from orbweb.download.base import DownloadError, Dropped, Failed
 from orbweb.errors import ItemError, NotRetryError, PipelineError, StoreUnavailable, ValidationError
 from orbweb.frontier.base import RunConfig
-from orbweb.frontier.memory import Place, TimedSet
+from orbweb.frontier.memory_state import Place, TimedSet
 from orbweb.model.codec import decode, encode
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request

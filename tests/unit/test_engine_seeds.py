@@ -11,7 +11,7 @@ from tests.unit.engine_world import SITE, Crawler, Town, end, links
 
 from orbweb.engine.seeder import FLUSH_SECONDS
 from orbweb.frontier.base import SEED_ID, SeedCode, SeedReply
-from orbweb.frontier.memory import Place, Task
+from orbweb.frontier.memory_state import Place, Task
 from orbweb.model.request import Request
 
 NUMBERS = {f"{SITE}/{n}": links() for n in range(1000)}

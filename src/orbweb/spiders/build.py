@@ -30,7 +30,8 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
 from orbweb.frontier.embedded import EmbeddedStore
-from orbweb.frontier.memory import MemoryFrontier, MemoryShard
+from orbweb.frontier.memory import MemoryFrontier
+from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.server import connect, judge, read_facts
 from orbweb.frontier.valkey import ValkeyFrontier

@@ -32,7 +32,7 @@ from orbweb.frontier.base import (
     SeedCode,
     SeedReply,
 )
-from orbweb.frontier.memory import MemoryShard, Place, Run, Task
+from orbweb.frontier.memory_state import MemoryShard, Place, Run, Task
 from orbweb.model.item import ItemRecord
 from orbweb.model.request import Request
 from orbweb.pipelines.buffer import ItemBuffer, Rejected

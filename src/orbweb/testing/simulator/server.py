@@ -24,7 +24,8 @@ from orbweb.frontier.base import (
     SeedReply,
     Status,
 )
-from orbweb.frontier.memory import MemoryFrontier, MemoryShard, Place, Run
+from orbweb.frontier.memory import MemoryFrontier
+from orbweb.frontier.memory_state import MemoryShard, Place, Run
 from orbweb.model.codec import decode
 from orbweb.testing.simulator.history import DeadPage
 from orbweb.testing.virtual import Timeline
