@@ -18,6 +18,7 @@ from orbweb.frontier.base import (
     Held,
     Nack,
     NackResult,
+    NewRequest,
     RunConfig,
     RunState,
     SeedCode,
@@ -200,7 +201,7 @@ class FrontierMachine(RuleBasedStateMachine):
         error = "broke\nhalf-way" if failed else ""
         reason = "callback_error" if failed else "done"
         acks = [
-            Ack(id, token, reason, items, links, error, targets, [("offsite", 2)], emitted)
+            Ack(id, token, reason, items, links, error, [("offsite", 2)], emitted)
             for n, (id, token) in enumerate(held)
             for links in [[new_request(code) for code in children[n::2]]]
             for emitted in [self.emitted(run, id, token) + (not remembers)]
@@ -233,22 +234,54 @@ class FrontierMachine(RuleBasedStateMachine):
             answer = self.twins.step(run, "emit", id, token, step, links)
             self.note(f"emit {answer}")
 
-    @rule(run=runs, node=nodes, which=recent, children=codes)
-    def long_page_again(self, run: int, node: str, which: int, children: list[int]) -> None:
+    @rule(
+        run=runs,
+        node=nodes,
+        which=recent,
+        children=codes,
+        dies=st.sampled_from([False, False, True]),
+    )
+    def long_page_again(
+        self, run: int, node: str, which: int, children: list[int], dies: bool
+    ) -> None:
         """A long page that a redirect led to fails after its first step and comes again."""
         run = self.run(run)
         links = [new_request(code) for code in children]
         for id, token in self.pick(run, [which]):
             step = self.emitted(run, id, token) + 1
             self.twins.step(run, "emit", id, token, step, links)
-            self.twins.step(run, "visit", id, token, 4_711)
-            self.twins.step(run, "nack", [Nack(id, token, reason="timeout")])
+            target = next((link.fingerprint for link in links if link.fingerprint), 4_711)
+            self.twins.step(run, "visit", id, token, target)
+            self.twins.step(run, "nack", [Nack(id, token, reason="timeout", fatal=dies)])
             self.seq[node] += 1
             answer = self.claim_as(run, node, self.seq[node], 5)
             if isinstance(answer, Claim):
                 for lease in answer.leases:
                     self.twins.step(run, "emit", *lease.held, 1, links)
-                    self.twins.step(run, "visit", *lease.held, 4_711)
+                    self.twins.step(run, "visit", *lease.held, target)
+
+    @rule(
+        run=runs,
+        which=recent,
+        page=st.integers(0, 20),
+        dies=st.booleans(),
+        linked=st.booleans(),
+    )
+    def page_behind_a_redirect(
+        self, run: int, which: int, page: int, dies: bool, linked: bool
+    ) -> None:
+        """A redirect takes a page; there may be a link to it before the request ends, and after."""
+        run = self.run(run)
+        target = NewRequest(f"t{page}", f"h{page % 3}", 0, 7_000 + page, b"target")
+        for id, token in self.pick(run, [which]):
+            self.note(f"visit {self.twins.step(run, 'visit', id, token, target.fingerprint)}")
+            if linked:
+                self.twins.step(run, "add", [target])
+            if dies:
+                self.twins.step(run, "nack", [Nack(id, token, fatal=True, reason="not_retry")])
+            else:
+                self.twins.step(run, "ack", [Ack(id, token, "done")])
+            self.twins.step(run, "add", [target])
 
     @rule(
         run=runs,

@@ -94,29 +94,56 @@ MUTANTS = (
     Mutant(
         "a second attempt may not go where the first went",
         "visit",
-        "call('HGET', VISITED, member) == id and 1 or 0",
-        "0",
+        "if owner ~= id and call('HEXISTS', BODY, owner) == 1 then",
+        "if true then",
     ),
     Mutant(
         "a redirect goes where another went",
         "visit",
-        "call('HGET', VISITED, member) == id and 1 or 0",
-        "call('HEXISTS', VISITED, member)",
+        "  if owner ~= id and call('HEXISTS', BODY, owner) == 1 then return 0 end\n",
+    ),
+    Mutant(
+        "a page that a redirect took is not held back",
+        "shard",
+        "call('HSETNX', PARKED, member, id",
+        "tostring(id",
+    ),
+    Mutant(
+        "a page stays lost with the request that took it",
+        "shard",
+        "if link and died and call('HEXISTS', BODY, link) == 0 then",
+        "if false then",
+    ),
+    Mutant(
+        "a page that was taken well is fetched again",
+        "shard",
+        "if link and died and call",
+        "if link and call",
+    ),
+    Mutant(
+        "a page is not free after the death of the request that took it",
+        "shard",
+        "  call('HDEL', VISITED, member)\n  return true\n",
+        "  return false\n",
     ),
     Mutant(
         "whoever lost the lease visits", "visit", "if not owns(id, ARGV[3]) then return -1 end\n"
     ),
     Mutant(
         "visits are kept for ever",
-        "ack",
-        "    for j = first_visited, first_skipped - 1 do call('HDEL', VISITED, ARGV[j]) end\n",
+        "shard",
+        "    if link or not died then call('HDEL', VISITED, member) end\n",
     ),
     Mutant("ack keeps the slot", "ack", "    free_slot(id, token, host)\n"),
     Mutant("nack keeps the slot", "nack", "    free_slot(id, token, host)\n"),
     Mutant(
         "fetched keeps the slot", "fetched", "free_slot(ARGV[i], ARGV[i + 1], (unpack_body(body)))"
     ),
-    Mutant("no look at what was seen", "shard", "(member ~= '' and is_seen(member)) or "),
+    Mutant(
+        "no look at what was seen",
+        "shard",
+        "(member ~= '' and not is_free(id, host, priority, member, payload)) or ",
+    ),
     Mutant("no look at what is pending", "shard", " or call('HEXISTS', BODY, id) == 1"),
     Mutant("nothing is remembered", "shard", "  if member ~= '' then remember(member) end\n"),
     Mutant("clock jumps", "shard", "elseif passed > step then passed = step end", "end"),
@@ -243,11 +270,11 @@ TORN_MUTANTS = (
     Mutant(
         "parent leaves before its children",
         "ack",
-        """    push_argv(i + 9, children)
+        """    push_argv(i + 8, children)
     local host, _, retries = unpack_body(body)
 """,
         """    forget(id)
-    push_argv(i + 9, children)
+    push_argv(i + 8, children)
     local host, _, retries = unpack_body(body)
 """,
     ),
@@ -261,14 +288,18 @@ TORN_MUTANTS = (
     Mutant(
         "request is forgotten before it is buried",
         "nack",
-        "      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5])\n      forget(id)\n",
-        "      forget(id)\n      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5])\n",
+        "      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5])\n      end_visits(id, true)\n"
+        "      forget(id)\n",
+        "      forget(id)\n      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5])\n"
+        "      end_visits(id, true)\n",
     ),
     Mutant(
         "poison leaves before it is buried",
         "shard",
-        "        bury(id, body, retries + deliveries, 'poison', text)\n        forget(id)\n",
-        "        forget(id)\n        bury(id, body, retries + deliveries, 'poison', text)\n",
+        "        bury(id, body, retries + deliveries, 'poison', text)\n"
+        "        end_visits(id, true)\n        forget(id)\n",
+        "        forget(id)\n        bury(id, body, retries + deliveries, 'poison', text)\n"
+        "        end_visits(id, true)\n",
     ),
     Mutant("repair finds nothing", "fsck", "    enqueue(id, host, priority)\n"),
 )

@@ -144,6 +144,17 @@ def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
     yield f"{base}:expired", {id: str(times) for id, times in run.expired.items()}
     yield f"{base}:emitted", {id: f"{by} {steps}" for id, (by, steps) in run.emitted.items()}
     yield f"{base}:visited", {str(mark): id for mark, id in run.visited.items()}
+    yield (
+        f"{base}:visits",
+        {id: "".join(f" {mark}" for mark in marks) for id, marks in run.visits.items()},
+    )
+    yield (
+        f"{base}:parked",
+        {
+            str(mark): f"{link.id}\n{link.host}\n{link.priority}\n0\n{_text(link.payload)}"
+            for mark, link in run.parked.items()
+        },
+    )
     yield f"{base}:hungry", {node: float(at) for node, at in run.hungry.items()}
     yield (
         f"{base}:claims",

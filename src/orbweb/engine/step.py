@@ -82,7 +82,6 @@ class Step:
         self._task: asyncio.Task[None] | None = None
         self._stored: list[asyncio.Future[list[Rejected]]] = []
         self._emitted = 0
-        self._visited: list[int] = []
 
     def start(self, group: asyncio.TaskGroup) -> asyncio.Task[None]:
         """Begin to work in a task of the group."""
@@ -192,7 +191,6 @@ class Step:
                 raise LeaseLost(f"lease of {self.lease.id} is lost")
             if not free:
                 return Reason.DUPLICATE_REDIRECT
-            self._visited.append(admitted)
         return None
 
     def _midware(self, request: Request) -> Callable[[Request], Any] | None:
@@ -303,7 +301,6 @@ class Step:
             log.error("%s: %s", page.url, text)
             self._tools.stats.incr("item_failed", outputs.rejected_items + len(rejected))
         stored = outputs.items - outputs.rejected_items - len(rejected)
-        visited = () if error else tuple(self._visited)
         self._settle(
             Ack(
                 *self.held,
@@ -311,7 +308,6 @@ class Step:
                 stored,
                 outputs.take_children(),
                 error[:LONGEST_ERROR],
-                visited,
                 tuple(outputs.skipped.items()),
                 self._emitted,
             )

@@ -95,8 +95,6 @@ class Ack(NamedTuple):
     items: int = 0
     children: Sequence[NewRequest] = ()
     error: str = ""
-    visited: Sequence[int] = ()
-    """Fingerprints that `visit` took for this request, when it has ended well."""
     skipped: Sequence[tuple[str, int]] = ()
     """Links that were not taken: reason and number of each."""
     emitted: int = 0
@@ -292,7 +290,8 @@ class Frontier(Protocol):
         """Take the page to which a redirect leads, so that nobody else fetches it.
 
         True: it belongs to this request now, or did in an earlier attempt. False: it was taken
-        before. None: the lease is lost.
+        before. None: the lease is lost. When the request dies, the first link to the page that was
+        held back enters.
         """
 
     async def recover(self) -> int:

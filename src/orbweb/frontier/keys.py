@@ -81,8 +81,8 @@ class RunKeys:
 
 
 RUN_KEYS = frozenset(
-    {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "visited"}
-    | {"hungry", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
+    {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
+    | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
 )
 
 

@@ -126,7 +126,7 @@ class MemoryFrontier:
 
     def _push(self, run: Run, request: NewRequest) -> bool:
         id, host, priority, fingerprint, payload = request
-        if (fingerprint is not None and fingerprint in run.seen) or id in run.tasks:
+        if (fingerprint is not None and not self._is_free(run, request)) or id in run.tasks:
             run.reasons[Reason.DUPLICATE_REQUEST] += 1
             return False
         task = Task(host, priority, payload)
@@ -135,6 +135,31 @@ class MemoryFrontier:
         if fingerprint is not None:
             run.seen.add(fingerprint)
         return True
+
+    def _is_free(self, run: Run, request: NewRequest) -> bool:
+        """Whether a page may enter. See `is_free` in `shard.lua`."""
+        fingerprint = request.fingerprint
+        if fingerprint is None or fingerprint not in run.seen:
+            return True
+        owner = run.visited.get(fingerprint)
+        if owner is None:
+            return False
+        if owner in run.tasks:
+            run.parked.setdefault(fingerprint, request)
+            return False
+        del run.visited[fingerprint]
+        return True
+
+    def _end_visits(self, run: Run, id: str, died: bool) -> None:
+        """The fate of a request whose redirects took pages. See `end_visits` in `shard.lua`."""
+        for fingerprint in run.visits.pop(id, ()):
+            link = run.parked.pop(fingerprint, None)
+            if link and died and link.id not in run.tasks:
+                task = Task(link.host, link.priority, link.payload)
+                run.tasks[link.id] = task
+                self._enqueue(run, link.id, task)
+            if link or not died:
+                run.visited.pop(fingerprint, None)
 
     def _owned(self, run: Run, id: str, token: str) -> Task | None:
         task = run.tasks.get(id)
@@ -180,6 +205,7 @@ class MemoryFrontier:
             if deliveries >= run.config.max_deliveries:
                 text = f"handed out {deliveries} times, never answered"
                 self._bury(run, id, task, task.retries + deliveries, Reason.POISON, text)
+                self._end_visits(run, id, died=True)
                 self._forget(run, id)
             else:
                 self._enqueue(run, id, task)
@@ -340,6 +366,7 @@ class MemoryFrontier:
                 continue
             for child in ack.children:
                 self._push(run, child)
+            self._end_visits(run, ack.id, died=bool(ack.error))
             self._forget(run, ack.id)
             self._unlease(run, ack.id, task)
             if ack.error:
@@ -352,8 +379,6 @@ class MemoryFrontier:
             for reason, number in ack.skipped:
                 run.reasons[str(reason)] += number
             run.counters["items"] += ack.items
-            for fingerprint in ack.visited:
-                run.visited.pop(fingerprint, None)
         self._finish(run)
         return answer
 
@@ -392,6 +417,7 @@ class MemoryFrontier:
         self._unlease(run, nack.id, task)
         if nack.fatal or (counted and task.retries > run.config.max_retries):
             self._bury(run, nack.id, task, task.retries, nack.reason, nack.error)
+            self._end_visits(run, nack.id, died=True)
             self._forget(run, nack.id)
             result = NackResult.DEAD
         else:
@@ -416,7 +442,12 @@ class MemoryFrontier:
         if not self._owned(run, id, token):
             return None
         if fingerprint in run.seen:
-            return run.visited.get(fingerprint) == id
+            owner = run.visited.get(fingerprint)
+            if owner is None or (owner != id and owner in run.tasks):
+                return False
+        visits = run.visits.setdefault(id, [])
+        if fingerprint not in visits:
+            visits.append(fingerprint)
         run.visited[fingerprint] = id
         run.seen.add(fingerprint)
         return True

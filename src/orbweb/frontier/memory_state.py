@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from orbweb.frontier.base import SEED_ID, RunConfig, RunState, new_epoch
+from orbweb.frontier.base import SEED_ID, NewRequest, RunConfig, RunState, new_epoch
 
 NO_LIMIT = 1_000_000
 
@@ -124,6 +124,8 @@ class Run:
         self.expired: dict[str, int] = {}
         self.emitted: dict[str, tuple[str, int]] = {}
         self.visited: dict[int, str] = {}
+        self.visits: dict[str, list[int]] = {}
+        self.parked: dict[int, NewRequest] = {}
         self.hungry: dict[str, int] = {}
         self.claims: dict[str, tuple[int, list[str]]] = {}
         self.nodes = TimedSet()

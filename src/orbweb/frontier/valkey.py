@@ -204,9 +204,8 @@ class ValkeyFrontier:
         words: list[Word] = []
         for ack in acks:
             words += (ack.id, ack.token, str(ack.reason), ack.items, ack.error, ack.emitted)
-            words += (len(ack.children), len(ack.visited), len(ack.skipped))
+            words += (len(ack.children), len(ack.skipped))
             words += request_words(ack.children)
-            words += ack.visited
             for reason, number in ack.skipped:
                 words += (str(reason), number)
         return [bool(flag) for flag in await self._call("ack", *words)]

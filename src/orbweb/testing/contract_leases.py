@@ -268,11 +268,27 @@ class LeaseContract:
             await node.frontier.visit(*lease.held, page.fingerprint or 0) for lease, page in visits
         ]
         assert answers == [True, False, True]
-        await node.frontier.ack([Ack(*first.held, "done", visited=[target.fingerprint or 0])])
+        await node.finish(first)
         assert await node.frontier.visit(*first.held, other.fingerprint or 0) is None
         await node.finish(second)
         await node.frontier.add([target, other])
         assert await node.ids() == ["d"]
+
+    async def test_a_page_taken_by_a_redirect_enters_when_the_request_dies(
+        self, store: Store
+    ) -> None:
+        node = await seeded(store, *pages("ab"))
+        first, second = await node.take()
+        (target, later) = pages("cd")
+        assert await node.frontier.visit(*first.held, target.fingerprint or 0)
+        assert await node.frontier.visit(*first.held, later.fingerprint or 0)
+        await node.frontier.ack([done(second, target)])
+        assert await node.ids() == []
+        await node.frontier.nack([Nack(*first.held, fatal=True, reason="not_retry")])
+        (held_back,) = await node.take()
+        assert (held_back.id, held_back.payload) == (target.id, target.payload)
+        await node.frontier.ack([done(held_back, later)])
+        assert await node.ids() == [later.id], "free for the first link to it"
 
     async def test_another_attempt_may_go_where_the_first_went(self, store: Store) -> None:
         node = await seeded(store, page("a"))

@@ -2,8 +2,7 @@
 --
 -- ARGV  1 time, then for each request: id, token, reason, items, error ('' = none; else it is also
 --       kept as a dead letter), steps in which it emitted children before, and how many follow of:
---       children (five words each, see push_argv), fingerprints of pages that its redirects visited,
---       pairs of reason and number of links that were not taken
+--       children (five words each, see push_argv), pairs of reason and number of links not taken
 -- Returns  one flag a request: 1 finished, 0 lease lost, or the store has forgotten children that
 --          were emitted (nothing of it was done)
 
@@ -19,23 +18,22 @@ local answer = {}
 local i = 2
 while i <= #ARGV do
   local id, token, reason, items, text = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4]
-  local children, visited, skipped = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7]), tonumber(ARGV[i + 8])
-  local first_visited = i + 9 + children * 5
-  local first_skipped = first_visited + visited
+  local children, skipped = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7])
+  local first_skipped = i + 8 + children * 5
   local body = body_of(id, token, ARGV[i + 5])
   if body then
-    push_argv(i + 9, children)
+    push_argv(i + 8, children)
     local host, _, retries = unpack_body(body)
     if text ~= '' then
       bury(id, body, retries + 1, reason, text)
     else
       count(reason)
     end
+    end_visits(id, text ~= '')
     forget(id)
     unlease(id)
     free_slot(id, token, host)
     if ARGV[i + 5] ~= '0' then call('HDEL', EMITTED, id) end
-    for j = first_visited, first_skipped - 1 do call('HDEL', VISITED, ARGV[j]) end
     for j = first_skipped, first_skipped + skipped * 2 - 1, 2 do count(ARGV[j], tonumber(ARGV[j + 1])) end
     if items > 0 then bump('items', items) end
     answer[#answer + 1] = 1

@@ -47,7 +47,7 @@ local base = call('SRANDMEMBER', SHARD .. ':garbage')
 if base then
   use(base)
   if remove_seen(base .. ':seen') and removed < budget and remove_queues() then
-    call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, HUNGRY,
+    call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, VISITS, PARKED, HUNGRY,
       CLAIMS, NODES, BEATS, DEAD, WHY, REASONS)
     call('SREM', SHARD .. ':garbage', base)
     removed = removed + 1

@@ -25,7 +25,9 @@
 --   :deadline   zset  id -> end of its lease, and :owner hash id -> fence token   leased
 --   :expired    hash  id -> deliveries that nobody answered
 --   :emitted    hash  id -> token, and in how many steps its page has given links before the ack
---   :visited    hash  fingerprint -> id of the pending request whose redirect led there
+--   :visited    hash  fingerprint -> id of the request whose redirect took that page, and
+--                     :visits hash id -> its fingerprints
+--   :parked     hash  fingerprint -> first link to such a page, as id \n body: enters if the request dies
 --   :hungry     zset  node -> when it last got less than it asked for
 --   :claims     hash  node -> seq of its last claim and the ids it got
 --   :nodes      zset  node -> last beat (run's clock), :beats hash node -> wall ms \n what it said
@@ -44,13 +46,14 @@ local BUCKET_LOAD = 192 -- the fullest bucket holds about twice that; an int-set
 local PRIORITY_STEP = 4294967296
 
 local RUN, META, BODY, QUEUE, READY, DELAYED, DEADLINE, OWNER
-local EXPIRED, EMITTED, VISITED, HUNGRY, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
+local EXPIRED, EMITTED, VISITED, VISITS, PARKED, HUNGRY, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
 local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':waiting:'
 
 local wall, now, host_now -- server's clock; the run's clock; the shard's clock
 local state, seq, concurrency, delay, fetch_ms, max_retries, max_deliveries, seen_base
 local first_seq, run_step
 local reasons, counters = {}, {}
+local visiting
 local known, armed = {}, {} -- fingerprints that are seen; hosts that are in the line
 local seen_buckets, seen_count, seen_low, seen_first_count
 
@@ -58,7 +61,8 @@ local function use(base)
   RUN = base
   META, BODY, QUEUE, READY = base .. ':meta', base .. ':body', base .. ':queue:', base .. ':ready'
   DELAYED, DEADLINE, OWNER = base .. ':delayed', base .. ':deadline', base .. ':owner'
-  EXPIRED, EMITTED, VISITED = base .. ':expired', base .. ':emitted', base .. ':visited'
+  EXPIRED, EMITTED = base .. ':expired', base .. ':emitted'
+  VISITED, VISITS, PARKED = base .. ':visited', base .. ':visits', base .. ':parked'
   HUNGRY, CLAIMS, NODES, BEATS = base .. ':hungry', base .. ':claims', base .. ':nodes', base .. ':beats'
   DEAD, WHY, REASONS = base .. ':dead', base .. ':why', base .. ':reasons'
 end
@@ -223,10 +227,30 @@ local function enqueue(id, host, priority)
   end
 end
 
+-- Whether redirects have taken pages: only then is there anything to look up.
+local function is_visiting()
+  if visiting == nil then visiting = call('EXISTS', VISITED) == 1 end
+  return visiting
+end
+
+-- Whether a page may enter. One that a redirect has taken waits for the fate of the redirected
+-- request: the first link to it is parked while that one is pending, and enters when it has died.
+local function is_free(id, host, priority, member, payload)
+  if not is_seen(member) then return true end
+  local owner = is_visiting() and call('HGET', VISITED, member)
+  if not owner then return false end
+  if call('HEXISTS', BODY, owner) == 1 then
+    call('HSETNX', PARKED, member, id .. '\n' .. pack_body(host, priority, 0, payload))
+    return false
+  end
+  call('HDEL', VISITED, member)
+  return true
+end
+
 -- Deduplicates and enqueues: 1 when the request is new. 'seen' is written last: a torn write may
 -- repeat a URL, never forget one.
 local function push(id, host, priority, member, payload)
-  if (member ~= '' and is_seen(member)) or call('HEXISTS', BODY, id) == 1 then
+  if (member ~= '' and not is_free(id, host, priority, member, payload)) or call('HEXISTS', BODY, id) == 1 then
     count('duplicate_request')
     return 0
   end
@@ -234,6 +258,25 @@ local function push(id, host, priority, member, payload)
   enqueue(id, host, priority)
   if member ~= '' then remember(member) end
   return 1
+end
+
+-- The fate of a request whose redirects took pages: they are its own when it has ended well; when
+-- it died, what was parked enters, and the rest is free for whoever asks first. Stands before the
+-- request leaves the pending ones.
+local function end_visits(id, died)
+  local members = is_visiting() and call('HGET', VISITS, id)
+  if not members then return end
+  for member in string.gmatch(members, '%S+') do
+    local link, body = string.match(call('HGET', PARKED, member) or '', '^([^\n]*)\n(.*)$')
+    if link and died and call('HEXISTS', BODY, link) == 0 then
+      local host, priority = unpack_body(body)
+      call('HSET', BODY, link, body)
+      enqueue(link, host, priority)
+    end
+    if link or not died then call('HDEL', VISITED, member) end
+    if link then call('HDEL', PARKED, member) end
+  end
+  call('HDEL', VISITS, id)
 end
 
 -- Pushes the requests that stand in ARGV from `first`, five words each: id, host, priority,
@@ -294,6 +337,7 @@ local function reap(limit)
       if deliveries >= max_deliveries then
         local text = 'handed out ' .. int(deliveries) .. ' times, never answered'
         bury(id, body, retries + deliveries, 'poison', text)
+        end_visits(id, true)
         forget(id)
       else
         enqueue(id, host, priority)

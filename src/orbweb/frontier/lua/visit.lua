@@ -7,7 +7,15 @@
 if not begin() then return lost_run() end
 local id, member = ARGV[2], ARGV[4]
 if not owns(id, ARGV[3]) then return -1 end
-if is_seen(member) then return call('HGET', VISITED, member) == id and 1 or 0 end
+if is_seen(member) then
+  local owner = call('HGET', VISITED, member)
+  if not owner then return 0 end
+  if owner ~= id and call('HEXISTS', BODY, owner) == 1 then return 0 end
+end
+local visits = call('HGET', VISITS, id) or ''
+if not string.find(visits .. ' ', ' ' .. member .. ' ', 1, true) then
+  call('HSET', VISITS, id, visits .. ' ' .. member)
+end
 call('HSET', VISITED, member, id)
 remember(member)
 commit()
