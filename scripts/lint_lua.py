@@ -24,9 +24,7 @@ def shared_names(shard: str) -> list[str]:
 
 def main() -> int:
     shard = lua_text("shard")
-    ignored = [
-        f"{code}/^{name}$" for name in shared_names(shard) for code in ("211", "221", "231")
-    ]
+    ignored = [f"{code}/^{name}$" for name in shared_names(shard) for code in ("211", "221", "231")]
     print(f"transitions begin at line {shard.count(chr(10)) + 3}; before that is shard.lua")
     with tempfile.TemporaryDirectory() as folder:
         for name in TRANSITIONS:
