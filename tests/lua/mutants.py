@@ -142,7 +142,8 @@ MUTANTS = (
     Mutant(
         "no look at what was seen",
         "shard",
-        "(member ~= '' and not is_free(id, host, priority, member, payload)) or ",
+        "if seen or call",
+        "if call",
     ),
     Mutant("no look at what is pending", "shard", " or call('HEXISTS', BODY, id) == 1"),
     Mutant("nothing is remembered", "shard", "  if member ~= '' then remember(member) end\n"),

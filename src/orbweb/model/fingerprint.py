@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
@@ -40,10 +41,18 @@ def fingerprint(request: Request, drop_params: frozenset[str] = NO_PARAMS) -> in
     """
     options = request.requests_kwargs
     if not options:
-        message = f"{request.method} {canonical_url(request.url, drop_params)}".encode()
-    else:
-        url = canonical_url(full_url(request), drop_params)
-        message = f"{request.method} {url}".encode() + _body(options)
+        return _of_link(request.method, request.url, drop_params)
+    url = canonical_url(full_url(request), drop_params)
+    return _number(f"{request.method} {url}".encode() + _body(options))
+
+
+@lru_cache(maxsize=16_384)
+def _of_link(method: str, url: str, drop_params: frozenset[str]) -> int:
+    """Remembered, because the links of a site's menu come again on every page."""
+    return _number(f"{method} {canonical_url(url, drop_params)}".encode())
+
+
+def _number(message: bytes) -> int:
     return int.from_bytes(blake2b(message, digest_size=8).digest(), "big", signed=True)
 
 

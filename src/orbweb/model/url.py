@@ -53,6 +53,12 @@ class BadUrlError(RequestError):
         return (BadUrlError, (self.url, self.reason, self.why))
 
 
+@lru_cache(maxsize=16_384)
+def _is_clean(url: str) -> bool:
+    """Remembered, because the links of a site's menu come again on every page."""
+    return _FETCHABLE(url) is not None
+
+
 def clean_url(url: str) -> str:
     """Return `url` without the white space that browsers ignore, once it is sure to be fetchable.
 
@@ -61,7 +67,7 @@ def clean_url(url: str) -> str:
     """
     if not isinstance(url, str):
         raise TypeError(f"a URL must be str, not {type(url).__name__}: {url!r}")
-    if _FETCHABLE(url):
+    if _is_clean(url):
         return url
     cleaned = _BLANKS.sub("", url.strip(_EDGES))
     scheme, netloc = _split_origin(cleaned)

@@ -43,11 +43,12 @@ end
 -- first each run its share, then of that each node. Whoever has stopped asking is left out, so no
 -- slot stays unused for long.
 local function fair(host, free)
+  if concurrency >= NO_LIMIT then return free, free end
   local since = host_now - RIVAL_MS
   local runs = call('ZCOUNT', WAITING .. host, since, '+inf')
   local own = tonumber(call('ZSCORE', WAITING .. host, RUN))
   if own and own >= since then runs = runs - 1 end
-  if concurrency >= NO_LIMIT or runs + rivals == 0 then return free, free end
+  if runs + rivals == 0 then return free, free end
   local of_run, of_node = slots_held(host)
   local share = math.ceil(concurrency / (runs + 1))
   local for_run = math.min(free, share - of_run)

@@ -54,6 +54,7 @@ local state, seq, concurrency, delay, fetch_ms, max_retries, max_deliveries, see
 local first_seq, run_step
 local reasons, counters = {}, {}
 local visiting
+local duplicates = 0
 local known, armed = {}, {} -- fingerprints that are seen; hosts that are in the line
 local seen_buckets, seen_count, seen_low, seen_first_count
 
@@ -137,6 +138,7 @@ end
 -- Writes what the transition counted, and ends the run if it is over. Every transition ends with it.
 local function commit()
   if seq ~= first_seq then call('HSET', META, 'seq', int(seq)) end
+  if duplicates > 0 then count('duplicate_request', duplicates) end
   for reason, n in pairs(reasons) do call('HINCRBY', REASONS, reason, n) end
   for counter, n in pairs(counters) do call('HINCRBY', META, counter, n) end
   if seen_buckets and seen_count ~= seen_first_count then call('HSET', seen_base, 'count', int(seen_count)) end
@@ -178,15 +180,17 @@ local function bucket_key(member)
   local number = spread(member)
   local bucket = number % (seen_low * 2)
   if bucket >= seen_buckets then bucket = number % seen_low end
-  return string.format('%s:%d', seen_base, bucket)
+  return seen_base .. ':' .. bucket
 end
 
 -- Links repeat within a call, above all those of a site's menu: each is looked up once.
 local function is_seen(member)
-  if known[member] then return true end
-  seen_open()
-  local seen = call('SISMEMBER', bucket_key(member), member) == 1
-  known[member] = seen
+  local seen = known[member]
+  if seen == nil then
+    seen_open()
+    seen = call('SISMEMBER', bucket_key(member), member) == 1
+    known[member] = seen
+  end
   return seen
 end
 
@@ -233,11 +237,11 @@ local function is_visiting()
   return visiting
 end
 
--- Whether a page may enter. One that a redirect has taken waits for the fate of the redirected
--- request: the first link to it is parked while that one is pending, and enters when it has died.
+-- Whether a page that is seen may enter all the same. One that a redirect has taken waits for the
+-- fate of the redirected request: the first link to it is parked while that one is pending, and
+-- enters when it has died.
 local function is_free(id, host, priority, member, payload)
-  if not is_seen(member) then return true end
-  local owner = is_visiting() and call('HGET', VISITED, member)
+  local owner = call('HGET', VISITED, member)
   if not owner then return false end
   if call('HEXISTS', BODY, owner) == 1 then
     call('HSETNX', PARKED, member, id .. '\n' .. pack_body(host, priority, 0, payload))
@@ -250,8 +254,10 @@ end
 -- Deduplicates and enqueues: 1 when the request is new. 'seen' is written last: a torn write may
 -- repeat a URL, never forget one.
 local function push(id, host, priority, member, payload)
-  if (member ~= '' and not is_free(id, host, priority, member, payload)) or call('HEXISTS', BODY, id) == 1 then
-    count('duplicate_request')
+  local seen = member ~= '' and is_seen(member)
+  if seen and is_visiting() and is_free(id, host, priority, member, payload) then seen = false end
+  if seen or call('HEXISTS', BODY, id) == 1 then
+    duplicates = duplicates + 1
     return 0
   end
   call('HSET', BODY, id, pack_body(host, priority, 0, payload))
