@@ -18,7 +18,13 @@ from orbweb.download.chain import Chain
 from orbweb.download.http import BodyLimits, HttpDownloader, HttpOptions
 from orbweb.download.middlewares import load_middlewares
 from orbweb.download.redirects import RedirectRules
-from orbweb.download.robots import MemoryRobotsStore, Robots, RobotsOptions, RobotsStore
+from orbweb.download.robots import (
+    ROBOTS_MAX_BYTES,
+    MemoryRobotsStore,
+    Robots,
+    RobotsOptions,
+    RobotsStore,
+)
 from orbweb.download.status import StatusPolicy
 from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import Codec, EngineOptions, World
@@ -46,7 +52,6 @@ from orbweb.spiders.distributed import Spider
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
 
-ROBOTS_BYTES = 500 * 1024
 AIR_PENDING = 20_000
 """Seeding of an `AirSpider` pauses while more requests than this wait in memory."""
 
@@ -409,7 +414,7 @@ def _build_robots(
         return None
     agent = settings["ROBOTS_USER_AGENT"] or settings["USER_AGENT"].split("/")[0].split()[0]
     return Robots(
-        downloader.limited(BodyLimits(ROBOTS_BYTES, truncate=True)),
+        downloader.limited(BodyLimits(ROBOTS_MAX_BYTES, truncate=True)),
         store.robots,
         RobotsOptions(agent, ttl_seconds=settings["ROBOTS_CACHE_TTL"]),
         holder=node,
