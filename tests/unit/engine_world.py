@@ -127,7 +127,7 @@ class Town:
         return MemoryFrontier(self.shard, "job")
 
     def node(
-        self, spider: BaseParser, *, frontier: Any = None, **options: Any
+        self, spider: BaseParser, *, frontier: Any = None, collect: Any = None, **options: Any
     ) -> Callable[[], Engine]:
         """How to build an engine, on the loop on which it will run."""
         store = frontier or self.frontier()
@@ -161,6 +161,7 @@ class Town:
                         background=KeeperTask(),
                         connect=connect,
                     ),
+                    collect=collect,
                 )
             )
 

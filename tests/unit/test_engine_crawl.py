@@ -593,3 +593,19 @@ def test_a_priority_out_of_range_costs_that_request_only(priority: int) -> None:
     (report,) = town.run(town.node(Urgent()))
     assert town.chain.asked == [f"{SITE}/a"]
     assert report.as_dict()["reasons"]["not_serializable"] >= 1
+
+
+def test_a_node_clears_away_past_runs_also_after_an_outage() -> None:
+    cleared = iter([200, StoreUnavailable("away"), 7])
+    calls: list[Any] = []
+
+    async def collect() -> int:
+        calls.append(next(cleared, 0))
+        if isinstance(calls[-1], Exception):
+            raise calls[-1]
+        return int(calls[-1])
+
+    town = Town({f"{SITE}/a": links()}, seconds=300.0)
+    (report,) = town.run(town.node(Crawler(), collect=collect))
+    assert report.exit_code == 0
+    assert [str(call) for call in calls[:4]] == ["200", "away", "7", "0"]

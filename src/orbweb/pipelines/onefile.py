@@ -14,34 +14,27 @@ from orbweb.pipelines.files import locked
 from orbweb.pipelines.jsonl import JsonLinesPipeline
 
 
-class JsonLinesFile(JsonLinesPipeline):
+class _OneFile:
+    """Sends every table of a file pipeline to the same file."""
+
+    def __init__(self, file: str | os.PathLike[str]) -> None:
+        super().__init__()
+        self._file = Path(file).absolute()
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        return cls(_wanted_file(settings))
+
+    def path_of(self, table: str) -> Path:
+        return self._file
+
+
+class JsonLinesFile(_OneFile, JsonLinesPipeline):
     """Like `JsonLinesPipeline`, but every table goes to the same file."""
 
-    def __init__(self, file: str | os.PathLike[str]) -> None:
-        super().__init__()
-        self._file = Path(file).absolute()
 
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        return cls(_wanted_file(settings))
-
-    def path_of(self, table: str) -> Path:
-        return self._file
-
-
-class CsvFile(CsvPipeline):
+class CsvFile(_OneFile, CsvPipeline):
     """Like `CsvPipeline`, but every table goes to the same file; columns are added as needed."""
-
-    def __init__(self, file: str | os.PathLike[str]) -> None:
-        super().__init__()
-        self._file = Path(file).absolute()
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        return cls(_wanted_file(settings))
-
-    def path_of(self, table: str) -> Path:
-        return self._file
 
 
 def pipeline_for(file: Path) -> str:
