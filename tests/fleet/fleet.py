@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.fleet.node import Node, World
@@ -16,32 +16,36 @@ from orbweb.frontier.base import Lease, NewRequest, RunConfig
 
 
 class Work:
-    """Requests of a run: some at the start, and a page for each that is done, up to a number.
+    """The pages of a job: chains, each of one host, in which every page links to the next.
 
-    So a host that has one request has one until the end. Every request is deduplicated.
+    What a page links to depends on the page only, so a page that is fetched again adds nothing.
     """
 
-    def __init__(self, job: str, total: int = 0) -> None:
+    def __init__(self, job: str) -> None:
         self.job = job
-        self.left = total
-        """Pages that are still to be linked to."""
-        self.made = 0
-        self.done = 0
+        self.pages = 0
+        self._lengths: list[int] = []
 
-    def requests(self, hosts: Iterable[str]) -> list[NewRequest]:
-        """A new request for each host."""
-        return [self._new(host) for host in hosts]
+    def chains(self, host: str, length: int, number: int = 1) -> list[NewRequest]:
+        """The first pages of so many chains."""
+        self.pages += length * number
+        first = len(self._lengths)
+        self._lengths += [length] * number
+        return [self._page(host, first + n, 1) for n in range(number)]
 
     def links(self, lease: Lease) -> Sequence[NewRequest]:
-        if self.left <= 0:
+        _, chain, place = lease.id.split(".")
+        if int(place) >= self._lengths[int(chain)]:
             return ()
-        self.left -= 1
-        return (self._new(lease.host),)
+        return (self._page(lease.host, int(chain), int(place) + 1),)
 
-    def _new(self, host: str) -> NewRequest:
-        self.made += 1
-        name = f"{self.job}{self.made}"
-        return NewRequest(name, host, 0, hash((self.job, self.made)) & 0x7FFFFFFFFFFFFFFF, b"x")
+    def cut(self) -> None:
+        """No page links to another any more."""
+        self._lengths = [0] * len(self._lengths)
+
+    def _page(self, host: str, chain: int, place: int) -> NewRequest:
+        fingerprint = (chain * 1_000_003 + place) * 7_046_029_254_386_353_131 % 2**63
+        return NewRequest(f"{self.job}.{chain}.{place}", host, 0, fingerprint, b"x")
 
 
 class Fleet:
@@ -64,29 +68,28 @@ class Fleet:
         self.nodes: list[Node] = []
         self.counts: Counter[str] = Counter()
         self._births = 0
+        self._first: list[tuple[str, NewRequest]] = []
         self._worlds = {
-            job: World(
-                timeline, rng, store, origin, config.lease_ms, work.links, self._finisher(work)
-            )
+            job: World(timeline, rng, store, origin, config.lease_ms, work.links)
             for job, work in self.works.items()
         }
         for job in jobs:
             store.open(job, config)
-
-    def _finisher(self, work: Work):  # type: ignore[no-untyped-def]
-        def finished(lease: Lease) -> None:
-            work.done += 1
-
-        return finished
 
     def tune(self, **changes: object) -> None:
         """Change what the nodes that are started from now on share."""
         for job, world in self._worlds.items():
             self._worlds[job] = replace(world, **changes)  # type: ignore[arg-type]
 
-    def add(self, job: str, hosts: Iterable[str]) -> None:
-        """One request for each host that is named, at once."""
-        self.store.add(job, self.works[job].requests(hosts))
+    def add(self, job: str, host: str, length: int, number: int = 1) -> None:
+        """So many chains of pages for the job."""
+        self._first += [(job, page) for page in self.works[job].chains(host, length, number)]
+
+    def enter(self) -> None:
+        """Give the store what was added."""
+        for job in self.works:
+            self.store.add(job, [page for its_job, page in self._first if its_job == job])
+        self._first = []
 
     def start(self, job: str, concurrency: int) -> Node:
         self._births += 1
@@ -99,21 +102,18 @@ class Fleet:
         return [node for node in self.nodes if node.alive and not node.leaving]
 
     @property
-    def done(self) -> int:
-        return sum(work.done for work in self.works.values())
-
-    @property
-    def made(self) -> int:
-        return sum(work.made for work in self.works.values())
+    def pages(self) -> int:
+        return sum(work.pages for work in self.works.values())
 
     def run_for(self, seconds: float) -> None:
         self.timeline.run(self.timeline.now + seconds * 1000)
 
     def finish(self, within_seconds: float) -> float:
-        """Run until all work is done; returns how many seconds that took."""
+        """Run until nothing is pending; returns how many seconds that took."""
         began = self.timeline.now
-        self.timeline.run(began + within_seconds * 1000, lambda: self.done >= self.made)
-        assert self.done >= self.made, f"{self.made - self.done} of {self.made} pages are not done"
+        while any(self.store.pending(job) for job in self.works):
+            assert self.timeline.now < began + within_seconds * 1000, "the work does not end"
+            self.run_for(0.1)
         return (self.timeline.now - began) / 1000
 
     def trouble(self, every_seconds: float, concurrency: int) -> None:

@@ -52,7 +52,6 @@ class World:
     origin: Origin
     lease_ms: int
     children: Callable[[Lease], Sequence[NewRequest]]
-    finished: Callable[[Lease], None]
     slow_share: float = 0.05
     """Pages whose items take long to store."""
     retry_ms: int = 1_000
@@ -213,11 +212,8 @@ class Node:
 
     def _acked(self, acks: Sequence[Ack], answer: Sequence[bool]) -> None:
         for ack, kept in zip(acks, answer, strict=True):
-            step = self._steps.pop(Held(ack.id, ack.token), None)
-            if kept and step is not None:
-                self._world.finished(step.lease)
-            else:
-                self.lost += 1
+            self._steps.pop(Held(ack.id, ack.token), None)
+            self.lost += not kept
 
     # -- one lease
 
@@ -264,7 +260,7 @@ class Node:
         if step.mark and now > step.end:
             self.late += 1
             self._call("permit", (lease.id, lease.token, step.mark), lambda permit: None)
-        answer = world.origin.fetch(lease.host, now, self.name, self.job, blind)
+        answer = world.origin.fetch(lease.id, lease.host, now, self.name, self.job, blind)
         self._after(answer.ms, self._arrived, step, answer)
 
     def _arrived(self, step: Step, answer: Answer) -> None:

@@ -62,6 +62,7 @@ class Origin:
         self.by_node: Counter[str] = Counter()
         self.pairs: Counter[tuple[str, str]] = Counter()
         self.fetches = 0
+        self.pages: set[str] = set()
         self.short: list[tuple[str, float, float]] = []
         """Host, time and length of gaps that were too short."""
         self.blind_short = 0
@@ -69,7 +70,9 @@ class Origin:
         self.crowded: list[tuple[str, float, int]] = []
         self.arrivals: list[Arrival] | None = [] if keep else None
 
-    def fetch(self, host: str, at: float, node: str, job: str, blind: bool) -> Answer:
+    def fetch(
+        self, page: str, host: str, at: float, node: str, job: str, blind: bool
+    ) -> Answer:
         """A request arrives. `blind`: its sender was stopped since it looked at its turn."""
         seen = self.hosts.get(host)
         if seen is None:
@@ -90,6 +93,7 @@ class Origin:
             self.crowded.append((host, at, len(ends)))
         seen.fetches += 1
         self.fetches += 1
+        self.pages.add(page)
         self.by_node[node] += 1
         self.pairs[host, node] += 1
         if self.arrivals is not None:

@@ -97,6 +97,11 @@ class Store:
         for first in range(0, len(requests), ADD_BATCH):
             run_now(frontier.add(requests[first : first + ADD_BATCH]))
 
+    def pending(self, job: str) -> int:
+        """Requests of the job that are not finished."""
+        pending: int = run_now(self.frontier(job).status()).pending
+        return pending
+
     def call(self, job: str, name: str, args: Sequence[Any], done: Done, failed: Failed) -> None:
         there, back = self.rng.uniform(*ONE_WAY_MS), self.rng.uniform(*ONE_WAY_MS)
         self.timeline.after(there, self._arrive, job, name, args, back, done, failed)
