@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha1
 
-from orbweb.frontier.memory_hosts import GRACE_MS, LOOK_AHEAD_MS, Hosts
+from orbweb.frontier.memory_hosts import LOOK_AHEAD_MS, SPARE_MS, Hosts
 from orbweb.frontier.memory_state import Run
 
 SILENT_MS = 15_000
@@ -91,8 +91,8 @@ class Turns:
         self.ahead = self.load > self.mean + margin and self.rivals > 0
 
     def patience(self, own: bool) -> int:
-        """How long after it is free a host is this node's to take."""
-        return -LOOK_AHEAD_MS if self.behind or (own and not self.ahead) else GRACE_MS
+        """From when on a host is this node's to take, measured from when it is free."""
+        return -LOOK_AHEAD_MS if self.behind or (own and not self.ahead) else -SPARE_MS
 
 
 def weight(hand: int, name: str) -> int:

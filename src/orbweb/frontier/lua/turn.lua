@@ -145,7 +145,7 @@ local function read_turns(node)
   end
 end
 
--- How long after it is free the host is this node's to take.
+-- From when on the host is this node's to take, as measured from the time at which it is free.
 local function patience(own)
-  return (behind or (own and not ahead)) and -LOOK_AHEAD_MS or GRACE_MS
+  return (behind or (own and not ahead)) and -LOOK_AHEAD_MS or -SPARE_MS
 end
