@@ -399,10 +399,21 @@ class FrontierMachine(RuleBasedStateMachine):
         self.seq[node] += 1
         self.claim_as(run, node, self.seq[node], 9)
 
-    @rule(run=runs, node=nodes, want=st.integers(1, 3), times=st.integers(2, 8))
-    def nodes_take_turns(self, run: int, node: str, want: int, times: int) -> None:
+    @rule(
+        run=runs,
+        node=nodes,
+        want=st.integers(1, 3),
+        times=st.integers(2, 5),
+        had=st.sampled_from([0, 0, 300]),
+        pause=st.sampled_from([20, 300]),
+    )
+    def nodes_take_turns(
+        self, run: int, node: str, want: int, times: int, had: int, pause: int
+    ) -> None:
         """Several nodes are known to live, and one of them asks again and again."""
         run = self.run(run)
+        if had:
+            self.twins.give_load(run, node, had)
         for name in "ABC":
             self.twins.renew(run, name, LEASE_MS, [])
             if name != node:
@@ -414,7 +425,7 @@ class FrontierMachine(RuleBasedStateMachine):
             answer = self.claim_as(run, node, self.seq[node], want)
             if isinstance(answer, Claim):
                 self.twins.step(run, "ack", [Ack(*each.held, "done") for each in answer.leases])
-                self.twins.wall += 20
+                self.twins.wall += pause
         if self.memory(run):
             self.note(f"turns {len(self.memory(run).loads) > 0}")
 
