@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+from aiohttp.connector import Connection
 
+from orbweb.download.base import BeforeSend
 from orbweb.download.failures import CLIENT_ERRORS, download_error
 from orbweb.download.wire import unsendable, wire_arguments
 from orbweb.errors import ContentTypeRejectedError, ResponseTooLargeError
@@ -18,6 +21,9 @@ from orbweb.model.response import Response
 _HEAD_LIMIT_BYTES = 65_536
 _HEADERS_LIMIT = 512
 _NO_ARGUMENTS: dict[str, Any] = {}
+
+_before_send: ContextVar[BeforeSend | None] = ContextVar("before_send", default=None)
+"""The hook of the request that the running task sends: aiohttp hands nothing of ours through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +69,15 @@ class HttpDownloader:
         self._connector: aiohttp.TCPConnector | None = None
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
-    def fetch(self, request: Request) -> Coroutine[Any, Any, Response]:
+    def fetch(
+        self, request: Request, before_send: BeforeSend | None = None
+    ) -> Coroutine[Any, Any, Response]:
         """See `Downloader`."""
-        return self.exchange(request, self._options.limits)
+        return self.exchange(request, self._options.limits, before_send)
 
-    async def exchange(self, request: Request, limits: BodyLimits) -> Response:
+    async def exchange(
+        self, request: Request, limits: BodyLimits, before_send: BeforeSend | None
+    ) -> Response:
         """`fetch` with other limits than those of the options."""
         if request.render or request.impersonate or request.random_user_agent:
             raise unsendable(
@@ -77,6 +87,7 @@ class HttpDownloader:
         session = self._session(request.use_session)
         url = request.url
         arguments = _NO_ARGUMENTS
+        hook = _before_send.set(before_send)
         try:
             if request.requests_kwargs:
                 url = request.full_url
@@ -93,6 +104,8 @@ class HttpDownloader:
                     reply.close()
         except CLIENT_ERRORS as error:
             raise download_error(error, url) from error
+        finally:
+            _before_send.reset(hook)
         response = Response(
             _answered_url(url, reply),
             reply.status,
@@ -133,6 +146,7 @@ class HttpDownloader:
         session = aiohttp.ClientSession(
             connector=self._connector,
             connector_owner=False,
+            request_class=_HeldRequest,
             cookie_jar=aiohttp.CookieJar(unsafe=True) if cookies else aiohttp.DummyCookieJar(),
             headers={
                 "User-Agent": options.user_agent,
@@ -147,6 +161,21 @@ class HttpDownloader:
         return session
 
 
+class _HeldRequest(aiohttp.ClientRequest):
+    """A request that waits for its hook when the connection is there, right before its first byte.
+
+    aiohttp closes the connection when the hook raises. A `CONNECT` to a proxy is not held.
+    """
+
+    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+        before_send = _before_send.get()
+        if before_send is not None:
+            await before_send()
+            if conn.transport is not None:  # written at once, not at the end of the loop's turn
+                conn.transport.set_write_buffer_limits(high=0)
+        return await super().send(conn)
+
+
 class LimitedDownloader:
     """See `Downloader`: an `HttpDownloader` seen through other limits."""
 
@@ -154,9 +183,9 @@ class LimitedDownloader:
         self._downloader = downloader
         self._limits = limits
 
-    async def fetch(self, request: Request) -> Response:
+    async def fetch(self, request: Request, before_send: BeforeSend | None = None) -> Response:
         """See `Downloader`."""
-        return await self._downloader.exchange(request, self._limits)
+        return await self._downloader.exchange(request, self._limits, before_send)
 
     async def close(self) -> None:
         """The connections belong to the downloader that this one came from."""

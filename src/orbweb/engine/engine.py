@@ -14,11 +14,13 @@ from orbweb.engine.keeper import Keeper, KeeperOptions
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions, World
 from orbweb.engine.outputs import Admission, LinkRules
+from orbweb.engine.pacer import PacerTools, Turn
 from orbweb.engine.pump import Pump
 from orbweb.engine.report import Progress, Reporter, RunReport
 from orbweb.engine.seeder import Seeder, SeedTools
 from orbweb.engine.session import Session
 from orbweb.engine.shutdown import Shutdown
+from orbweb.engine.signals import Signals
 from orbweb.engine.stats import Stats
 from orbweb.engine.step import Step
 from orbweb.engine.tools import DownloadChain, StepTools
@@ -92,6 +94,7 @@ class Engine:
             rng=world.rng,
             revive=world.revive,
         )
+        self._signals = Signals(self._session, world.clock)
         self._pump = Pump(
             self._session,
             self._ledger,
@@ -173,13 +176,15 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as services:
                 services.create_task(self._parts.buffer.run())
-                chores = [services.create_task(chore()) for chore in (self._tick, self._collect)]
+                work = (self._tick, self._collect, self._signals.run)
+                chores = [services.create_task(chore()) for chore in work]
                 try:
                     done = await self._work(opened.epoch, self._seeder)
                 finally:
                     await self._parts.buffer.close(LAST_ITEMS_SECONDS)
                 for chore in chores:
                     chore.cancel()
+                await self._tell_last()
         finally:
             await self._world.background.stop()
         if done:
@@ -190,8 +195,8 @@ class Engine:
         tools = self._step_tools(epoch)
         async with asyncio.TaskGroup() as group:
 
-            def begin(lease: Lease) -> Step:
-                step = Step(lease, tools)
+            def begin(lease: Lease, turn: Turn) -> Step:
+                step = Step(lease, turn, tools)
                 step.start(group)
                 return step
 
@@ -254,6 +259,12 @@ class Engine:
             pause = COLLECT_BUSY_SECONDS if cleared else COLLECT_IDLE_SECONDS
             await asyncio.sleep(pause * self._world.rng.uniform(0.5, 1.5))
 
+    async def _tell_last(self) -> None:
+        """Tell what was met at hosts since the last report, if the store answers at once."""
+        with suppress(TimeoutError, RunLost):
+            async with asyncio.timeout(LAST_CALL_SECONDS):
+                await self._signals.flush()
+
     async def _call_hook(self, name: str) -> None:
         """Call a hook of the spider, if it has one; a node that is to stop waits no longer."""
         if not self._callbacks.overrides(name):
@@ -276,6 +287,12 @@ class Engine:
             desk=self._pump,
             session=self._session,
             ledger=self._ledger,
+            pacing=PacerTools(
+                self._session,
+                self._signals,
+                self._world.clock,
+                self._options.calm_seconds,
+            ),
             chain=parts.chain,
             spider=parts.spider,
             callbacks=self._callbacks,

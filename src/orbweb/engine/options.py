@@ -90,6 +90,17 @@ class EngineOptions:
         return self.run.lease_ms / 1000
 
     @property
+    def calm_seconds(self) -> float:
+        """The longest gap that the settings give a host which nothing is known of."""
+        run = self.run
+        gaps = [
+            run.host_delay_ms,
+            run.autothrottle_start_ms if run.autothrottle else 0,
+            run.unapproved_delay_ms if run.require_approval else 0,
+        ]
+        return max(gaps) / 1000
+
+    @property
     def margin_seconds(self) -> float:
         """No fetch starts this close to the end of a lease (frontier protocol, a.5)."""
         return self.lease_seconds / 8

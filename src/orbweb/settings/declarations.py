@@ -126,6 +126,8 @@ DOWNLOAD = (
             "name in USER_AGENT."),
     Setting("ROBOTS_CACHE_TTL", NUMBER, 3600.0, "How long a robots.txt is believed.", "seconds",
             above=0),
+    Setting("ROBOTS_CRAWL_DELAY_MAX", NUMBER, 60.0, "Longest crawl-delay of a robots.txt that is "
+            "kept to; a longer one counts as this.", "seconds", low=0),
     Setting("REQUEST_TIMEOUT", NUMBER, 30.0, "Longest time for one fetch as a whole.", "seconds",
             above=0, hot=True),
     Setting("CONNECT_TIMEOUT", NUMBER, 10.0, "Longest time to connect, TLS included.", "seconds",

@@ -25,10 +25,10 @@ from orbweb.download.robots import (
     RobotsOptions,
     RobotsStore,
 )
+from orbweb.download.send import Sender
 from orbweb.download.status import StatusPolicy
 from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import Codec, EngineOptions, World
-from orbweb.engine.outputs import LinkRules
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import hold_signals, install_signals
 from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread
@@ -42,8 +42,6 @@ from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.server import connect, judge, read_facts
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import configure, get_logger
-from orbweb.model.reasons import Reason
-from orbweb.model.request import Request
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
 from orbweb.spiders.base import BaseParser, BaseSpider
@@ -392,38 +390,38 @@ def _build_chain(
             keep_cookies=settings["USE_SESSION"],
         )
     )
+    status = StatusPolicy(
+        check=settings["CHECK_STATUS_CODE"],
+        retry=frozenset(settings["RETRY_STATUS_CODES"]),
+        accept=frozenset(settings["ACCEPT_STATUS_CODES"]),
+        retry_after_max=settings["RETRY_AFTER_MAX"],
+    )
+    limits = BodyLimits(ROBOTS_MAX_BYTES, truncate=True)
+    sender = Sender(downloader.limited(limits), status)
     return Chain(
         downloader,
         middlewares=load_middlewares(settings["DOWNLOADER_MIDDLEWARES"], settings),
-        robots=_build_robots(settings, downloader, store, node, rng),
-        status=StatusPolicy(
-            check=settings["CHECK_STATUS_CODE"],
-            retry=frozenset(settings["RETRY_STATUS_CODES"]),
-            accept=frozenset(settings["ACCEPT_STATUS_CODES"]),
-            retry_after_max=settings["RETRY_AFTER_MAX"],
-        ),
+        robots=_build_robots(settings, sender, store, node, rng),
+        status=status,
         redirects=RedirectRules(settings["MAX_REDIRECTS"], settings["REQUEST_TIMEOUT"]),
         run_blocking=threads.run,
     )
 
 
 def _build_robots(
-    settings: Settings, downloader: HttpDownloader, store: _Store, node: str, rng: random.Random
+    settings: Settings, sender: Sender, store: _Store, node: str, rng: random.Random
 ) -> Robots | None:
     if not settings["ROBOTS_OBEY"]:
         return None
     agent = settings["ROBOTS_USER_AGENT"] or settings["USER_AGENT"].split("/")[0].split()[0]
     return Robots(
-        downloader.limited(BodyLimits(ROBOTS_MAX_BYTES, truncate=True)),
+        sender,
         store.robots,
-        RobotsOptions(agent, ttl_seconds=settings["ROBOTS_CACHE_TTL"]),
+        RobotsOptions(
+            agent,
+            ttl_seconds=settings["ROBOTS_CACHE_TTL"],
+            crawl_delay_max=settings["ROBOTS_CRAWL_DELAY_MAX"],
+        ),
         holder=node,
         rng=rng,
     )
-
-
-def _redirect_filter(options: EngineOptions) -> Callable[[str], Reason | None] | None:
-    if not options.allowed_domains:
-        return None
-    rules = LinkRules(0, options.url_length_limit, options.allowed_domains)
-    return lambda url: rules.refusal(Request(url), 0)
