@@ -66,7 +66,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Redirected:
-    """The page is at another host: `target` is to be requested there, in its turn."""
+    """The page is at `target`, at another host or not to be had at once: a request of its own."""
 
     request: Request
     target: Request

@@ -202,9 +202,12 @@ class Chain:
             if refused is not None:
                 text = f"{request.url} redirects to {hop.url}: {refused.text()}"
                 raise _Ended(Dropped(request, refused, DownloadError(refused, text)))
-            async with gate.suspended():
-                await self._ask_robots(request, hop, gate)
-            response = await self._send(request, hop, gate)
+            try:
+                async with gate.suspended():
+                    await self._ask_robots(request, hop, gate)
+                response = await self._send(request, hop, gate)
+            except HostBusy as busy:  # to fetch the redirecting page again would lead here again
+                raise _Ended(Redirected(request, trail.carried(hop, taken=True))) from busy
         response.history = trail.history
         response.request = request
         return response

@@ -81,10 +81,10 @@ class Trail:
             hop.requests_kwargs["cookies"] = cookies
         return hop
 
-    def carried(self, hop: Request) -> Request:
-        """The hop as a request of its own, which knows the way so far."""
-        returns = hop.url in self.history
-        hop.way = Way(tuple(self.history), tuple(self._asked), self._cookies, returns)
+    def carried(self, hop: Request, *, taken: bool = False) -> Request:
+        """The hop as a request of its own, which knows the way so far. See `Way.taken`."""
+        taken = taken or hop.url in self.history
+        hop.way = Way(tuple(self.history), tuple(self._asked), self._cookies, taken)
         return hop
 
     def _note_cookies(self, here: str, response: Response) -> None:

@@ -105,13 +105,12 @@ class Admission:
             return Refused(error.reason, str(error))
 
     def elsewhere(self, target: Request, redirected: Request) -> NewRequest | Refused:
-        """Admit the request for where a redirect leads, at another host.
+        """Admit the request for where a redirect leads, when it is one of its own.
 
-        It takes the place of the one that was redirected: as deep, and with the same callback. One
-        that comes back to a page of its own way, with the cookies that it was sent for, is let in.
+        It takes the place of the one that was redirected: as deep, and with the same callback.
         """
         target.parent_id = redirected.id
-        repeat = not target.filter_repeat or target.way.returns
+        repeat = not target.filter_repeat or target.way.taken
         return self._admit(target, (redirected.id, "redirect"), repeat=repeat)
 
     def _admit(

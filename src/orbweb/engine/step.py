@@ -229,7 +229,7 @@ class Step:
         raise LeaseLost(f"lease of {self.lease.id} is lost")
 
     async def _redirect(self, result: Redirected) -> Page | None:
-        """The page is at another host: a request of its own, which takes its turn there."""
+        """The page is elsewhere: a request of its own, which takes its turn there."""
         admitted = self._tools.admission.elsewhere(result.target, result.request)
         if isinstance(admitted, NewRequest):
             self._settle(Ack(*self.held, Reason.REDIRECTED, children=(admitted,)))

@@ -170,8 +170,8 @@ def decode(payload: bytes) -> Request:
     if request.problem is not None:
         raise UndecodableError(f"not a request of version {VERSION}: it names {request.url!r}")
     if wire.r is not None:
-        history, asked, cookies, returns = wire.r
-        request.way = Way(tuple(history), tuple(asked), cookies, returns)
+        history, asked, cookies, taken = wire.r
+        request.way = Way(tuple(history), tuple(asked), cookies, taken)
     request.depth = wire.d
     request.parent_id = wire.i
     return request
@@ -219,7 +219,7 @@ def _pack_rare(request: Request) -> dict[str, Any]:
 
 def _pack_way(way: Way) -> Any:
     cookies = {host: dict(held) for host, held in way.cookies.items()}
-    return list(way.history), list(way.asked), cookies, way.returns
+    return list(way.history), list(way.asked), cookies, way.taken
 
 
 def _method_name(callback: Callback, field: str) -> str:

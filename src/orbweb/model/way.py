@@ -18,8 +18,9 @@ class Way(NamedTuple):
     """Method and URL of what was asked since a cookie was set last: to ask again is a loop."""
     cookies: Mapping[str, Mapping[str, str]] = _NO_COOKIES
     """Cookies by host, given and set on the way."""
-    returns: bool = False
-    """It comes back to one of the URLs, as a page does that wants its cookie."""
+    taken: bool = False
+    """The page is this way's own already, so it is no duplicate: it was taken when the redirect
+    was admitted, or redirected on this way and now gets the cookie that it wanted."""
 
 
 NO_WAY = Way()
