@@ -19,6 +19,8 @@ class OpenGate:
     async def enter(self) -> None:
         self.entered += 1
 
+    def sent(self) -> None: ...
+
     async def met(self, meeting: Meeting) -> None:
         self.meetings.append(meeting)
 

@@ -70,6 +70,7 @@ class FakeChain:
             request = download_midware(request) or request
         await gate.ready()
         await gate.enter()
+        gate.sent()
         self.asked.append(request.url)
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)

@@ -56,9 +56,9 @@ class Client:
         self.requests: list[Request] = []
         self.closed = 0
 
-    async def fetch(self, request: Request, before_send: Any = None) -> Response:
-        if before_send is not None:
-            await before_send()
+    async def fetch(self, request: Request, gate: Any = None) -> Response:
+        if gate is not None:
+            await gate.enter()
         self.log.append(f"fetch {request.url}")
         self.requests.append(request)
         answer = self.answers.get(request.url) or page(request.url)
@@ -546,7 +546,7 @@ async def test_a_redirect_that_is_not_to_be_followed_is_the_page() -> None:
 
 async def test_all_hops_together_have_one_time_limit() -> None:
     class Stuck(Client):
-        async def fetch(self, request: Request, before_send: Any = None) -> Response:
+        async def fetch(self, request: Request, gate: Any = None) -> Response:
             if request.url != URL:
                 await asyncio.Event().wait()
             return page(URL, 302, location="/slow")
@@ -574,7 +574,7 @@ async def test_a_lost_lease_passes_through_before_anything_is_sent(at: int) -> N
 
 async def test_cancellation_passes_through() -> None:
     class Waiting(Client):
-        async def fetch(self, request: Request, before_send: Any = None) -> Response:
+        async def fetch(self, request: Request, gate: Any = None) -> Response:
             await asyncio.Event().wait()
             raise AssertionError
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from protego import Protego
 from tests.gates import OpenGate
 
-from orbweb.download.base import BeforeSend, DownloadError, Gate
+from orbweb.download.base import DownloadError, Gate
 from orbweb.download.robots import (
     ROBOTS_MAX_BYTES,
     EntryKind,
@@ -58,7 +58,7 @@ class Site:
         self.now = 0.0
         self.store = MemoryRobotsStore(lambda: self.now)
 
-    async def fetch(self, request: Request, before_send: BeforeSend | None = None) -> Response:
+    async def fetch(self, request: Request, gate: Gate | None = None) -> Response:
         self.asked.append(request.url)
         self.started.set()
         await self.gate.wait()

@@ -20,6 +20,7 @@ from orbweb.testing.virtual import Timeline, VirtualLoop
 
 HOST = "shop.example"
 HELD = Held("id", "n:1")
+GOOD = Meeting(HOST, True)
 
 
 class Store:
@@ -94,6 +95,7 @@ class Street:
                 await pacer.enter()
             except TurnMissed:
                 continue
+            pacer.sent()
             return round(self.now - began, 3)
 
 
@@ -225,16 +227,34 @@ def test_while_the_store_is_away_no_connection_is_kept_waiting() -> None:
     play(scene)
 
 
-def test_a_store_that_answers_slowly_does_not_stop_the_crawl(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_to_a_slow_store_a_late_send_is_told_so_that_the_next_one_keeps_its_distance() -> None:
     async def scene(street: Street) -> None:
         street.store.seconds = 0.03
         street.store.permits = [Permit(PermitCode.GRANTED, 0, n) for n in (6, 7, 8, 9)]
-        assert await street.send(street.pacer(mark=5, trip=0.03)) == 0.09
+        pacer = street.pacer(mark=5, trip=0.03)
+        assert await street.send(pacer) == 0.09
+        await pacer.met(GOOD)
 
-    assert play(scene).store.asked == [5, 6, 7]
-    assert "30 ms" in caplog.text
+    assert play(scene).store.asked == [5, 6, 7, 8]
+
+
+def test_a_process_that_is_stopped_while_it_sends_tells_that_it_was_late() -> None:
+    async def scene(street: Street) -> None:
+        pacer = street.pacer(mark=5)
+        await pacer.ready()
+        await pacer.enter()
+        street.timeline.now_ms += 6
+        pacer.sent()
+        await pacer.met(GOOD)
+        assert street.store.asked == [5], "before anything else is told of this request"
+        free = street.pacer()
+        await free.ready()
+        await free.enter()
+        street.timeline.now_ms += 300
+        free.sent()
+        await free.met(GOOD)
+
+    assert play(scene).store.asked == [5]
 
 
 def test_nobody_of_the_node_sends_until_the_store_knows_of_a_retry_after() -> None:

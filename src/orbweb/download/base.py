@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -107,6 +106,9 @@ class Gate(Protocol):
         Returns at the very time. Raises `TurnMissed` when that is not soon: begin with `ready`.
         """
 
+    def sent(self) -> None:
+        """Told right after the head has been written, with no wait in between."""
+
     async def met(self, meeting: Meeting) -> None:
         """Told when the answer has come, or the send has failed."""
 
@@ -117,20 +119,17 @@ class Gate(Protocol):
         """The gate for one send to a host that is not the request's."""
 
 
-BeforeSend = Callable[[], Awaitable[None]]
-
-
 class Downloader(Protocol):
     """Sends one request and reads one answer.
 
     Redirects are answers like any other: who calls follows them.
     """
 
-    async def fetch(self, request: Request, before_send: BeforeSend | None = None) -> Response:
+    async def fetch(self, request: Request, gate: Gate | None = None) -> Response:
         """Give the answer with its whole body, whatever its status.
 
-        `before_send` is awaited each time that the request is about to be sent, right before the
-        first byte; what it raises passes through, and nothing is sent.
+        Each time that the request is about to be sent it enters the gate, right before the first
+        byte; what that raises passes through, and nothing is sent.
         Raises `DownloadError`, `ResponseTooLargeError` and `ContentTypeRejectedError`.
         """
 

@@ -248,6 +248,9 @@ class _Unhurried:
         async with self.suspended():
             await self._gate.enter()
 
+    def sent(self) -> None:
+        self._gate.sent()
+
     async def met(self, meeting: Meeting) -> None:
         async with self.suspended():
             await self._gate.met(meeting)

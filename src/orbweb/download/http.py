@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp.connector import Connection
 
-from orbweb.download.base import BeforeSend
+from orbweb.download.base import Gate
 from orbweb.download.failures import CLIENT_ERRORS, download_error
 from orbweb.download.wire import unsendable, wire_arguments
 from orbweb.errors import ContentTypeRejectedError, ResponseTooLargeError
@@ -22,8 +22,8 @@ _HEAD_LIMIT_BYTES = 65_536
 _HEADERS_LIMIT = 512
 _NO_ARGUMENTS: dict[str, Any] = {}
 
-_before_send: ContextVar[BeforeSend | None] = ContextVar("before_send", default=None)
-"""The hook of the request that the running task sends: aiohttp hands nothing of ours through."""
+_gate: ContextVar[Gate | None] = ContextVar("gate", default=None)
+"""The gate of the request that the running task sends: aiohttp hands nothing of ours through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +69,11 @@ class HttpDownloader:
         self._connector: aiohttp.TCPConnector | None = None
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
-    def fetch(
-        self, request: Request, before_send: BeforeSend | None = None
-    ) -> Coroutine[Any, Any, Response]:
+    def fetch(self, request: Request, gate: Gate | None = None) -> Coroutine[Any, Any, Response]:
         """See `Downloader`."""
-        return self.exchange(request, self._options.limits, before_send)
+        return self.exchange(request, self._options.limits, gate)
 
-    async def exchange(
-        self, request: Request, limits: BodyLimits, before_send: BeforeSend | None
-    ) -> Response:
+    async def exchange(self, request: Request, limits: BodyLimits, gate: Gate | None) -> Response:
         """`fetch` with other limits than those of the options."""
         if request.render or request.impersonate or request.random_user_agent:
             raise unsendable(
@@ -87,7 +83,7 @@ class HttpDownloader:
         session = self._session(request.use_session)
         url = request.url
         arguments = _NO_ARGUMENTS
-        hook = _before_send.set(before_send)
+        entered = _gate.set(gate)
         try:
             if request.requests_kwargs:
                 url = request.full_url
@@ -105,7 +101,7 @@ class HttpDownloader:
         except CLIENT_ERRORS as error:
             raise download_error(error, url) from error
         finally:
-            _before_send.reset(hook)
+            _gate.reset(entered)
         response = Response(
             _answered_url(url, reply),
             reply.status,
@@ -162,18 +158,21 @@ class HttpDownloader:
 
 
 class _HeldRequest(aiohttp.ClientRequest):
-    """A request that waits for its hook when the connection is there, right before its first byte.
+    """A request that enters its gate when the connection is there, right before its first byte.
 
-    aiohttp closes the connection when the hook raises. A `CONNECT` to a proxy is not held.
+    aiohttp closes the connection when the gate raises. A `CONNECT` to a proxy is not held.
     """
 
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-        before_send = _before_send.get()
-        if before_send is not None:
-            await before_send()
-            if conn.transport is not None:  # written at once, not at the end of the loop's turn
-                conn.transport.set_write_buffer_limits(high=0)
-        return await super().send(conn)
+        gate = _gate.get()
+        if gate is None:
+            return await super().send(conn)
+        await gate.enter()
+        if conn.transport is not None:  # written at once, not at the end of the loop's turn
+            conn.transport.set_write_buffer_limits(high=0)
+        response = await super().send(conn)
+        gate.sent()
+        return response
 
 
 class LimitedDownloader:
@@ -183,9 +182,9 @@ class LimitedDownloader:
         self._downloader = downloader
         self._limits = limits
 
-    async def fetch(self, request: Request, before_send: BeforeSend | None = None) -> Response:
+    async def fetch(self, request: Request, gate: Gate | None = None) -> Response:
         """See `Downloader`."""
-        return await self._downloader.exchange(request, self._limits, before_send)
+        return await self._downloader.exchange(request, self._limits, gate)
 
     async def close(self) -> None:
         """The connections belong to the downloader that this one came from."""

@@ -29,7 +29,7 @@ class Sender:
         while True:
             await gate.ready()
             try:
-                response = await self._downloader.fetch(request, gate.enter)
+                response = await self._downloader.fetch(request, gate)
             except TurnMissed:
                 continue
             except DownloadError as error:

@@ -12,7 +12,6 @@ from orbweb.engine.session import Session
 from orbweb.engine.signals import Signals
 from orbweb.errors import HostBusy, LeaseLost
 from orbweb.frontier.base import Held, PermitCode
-from orbweb.log import get_logger
 
 LATENESS_SECONDS = 0.005
 """A reserved time may be used so much later: the store keeps the next one further away."""
@@ -29,11 +28,9 @@ PATIENCE_SECONDS = 1.0
 MOST_ASKS = 3
 """So often a turn that was missed is asked for again, for one send.
 
-To a store whose answers take longer than the lateness allows each turn comes too late. Then the
-last one is used all the same: a gap may be shorter by the time that an answer takes.
+When the answers of the store take longer than the lateness allows, each turn comes too late. Then
+the last one is used all the same, and the store is told afterwards.
 """
-
-log = get_logger("orbweb.engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +90,8 @@ class Pacer:
         self._renew = renew
         self._asks = 0
         self._began = 0.0
+        self._used: Turn | None = None
+        self._corrected: asyncio.Future[None] | None = None
 
     async def ready(self) -> None:
         """See `Gate`."""
@@ -118,11 +117,24 @@ class Pacer:
             except TimeoutError:
                 raise TurnMissed from None
         self._began = self._tools.clock()
-        self._turn, self._asks = None, 0
+        self._used, self._turn, self._asks = self._turn, None, 0
+
+    def sent(self) -> None:
+        """See `Gate`. A process may be stopped at any moment, in the middle of a send too.
+
+        So a send that was late after all moves the time that is reserved: the next one of the host,
+        by whatever node, keeps its distance from this one.
+        """
+        used = self._used
+        if used is not None and used.mark and self._tools.clock() > used.end:
+            self._corrected = self._tools.signals.move(self._held, used.mark)
 
     async def met(self, meeting: Meeting) -> None:
         """See `Gate`."""
         tools = self._tools
+        if self._corrected is not None:
+            await asyncio.shield(self._corrected)
+            self._corrected = None
         tools.signals.note(meeting, tools.clock() - self._began)
         if meeting.retry_after is not None:
             await tools.signals.hold_off(meeting.host, meeting.retry_after)
@@ -173,11 +185,8 @@ class Pacer:
             raise HostBusy(f"{self._host} is not to be fetched from now")
         if permit.code is PermitCode.LOST:
             raise LeaseLost(f"lease of {self._held.id} is lost")
-        answered = self._tools.clock()
-        self._turn = Turn.of(asked, answered, permit.start_ms, permit.mark)
+        self._turn = Turn.of(asked, self._tools.clock(), permit.start_ms, permit.mark)
         self._asks += 1
-        if self._asks == MOST_ASKS and self._turn.start > self._turn.end:
-            self._tools.signals.note_slow_store(answered - asked)
 
 
 class Detour:
@@ -204,6 +213,9 @@ class Detour:
     async def enter(self) -> None:
         """See `Gate`."""
         self._began = self._tools.clock()
+
+    def sent(self) -> None:
+        """See `Gate`."""
 
     async def met(self, meeting: Meeting) -> None:
         """See `Gate`."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from orbweb.download.base import Meeting
 from orbweb.engine.session import Session
-from orbweb.frontier.base import Signal
-from orbweb.log import get_logger
+from orbweb.frontier.base import Held, Signal
 
 INTERVAL_SECONDS = 0.25
 """Least time between two reports when all is well."""
@@ -25,8 +25,6 @@ MOST_HOSTS = 20_000
 
 VOID_SECONDS = 60.0
 """No turn is older than this when it is used."""
-
-log = get_logger("orbweb.engine")
 
 
 @dataclass(slots=True)
@@ -60,7 +58,7 @@ class Signals:
         self._holds: dict[str, tuple[float, asyncio.Future[None]]] = {}
         self._held_off_at: dict[str, float] = {}
         self._woken = asyncio.Event()
-        self._said_slow = False
+        self._moves: deque[tuple[Held, int, asyncio.Future[None]]] = deque()
 
     # -- what pacers say and ask
 
@@ -108,15 +106,12 @@ class Signals:
         while (hold := self._holds.get(host)) is not None:
             await asyncio.shield(hold[1])
 
-    def note_slow_store(self, seconds: float) -> None:
-        """Say once that the store answers too slowly for exact gaps."""
-        if not self._said_slow:
-            self._said_slow = True
-            log.warning(
-                "the store takes %.0f ms to answer: gaps between the fetches of a host may be "
-                "shorter by that",
-                seconds * 1000,
-            )
+    def move(self, held: Held, mark: int) -> asyncio.Future[None]:
+        """Let the time that was reserved for a send begin now; done when the store has answered."""
+        moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._moves.append((held, mark, moved))
+        self._woken.set()
+        return moved
 
     # -- the service
 
@@ -124,7 +119,7 @@ class Signals:
         """Tell what is noted, until cancelled."""
         while True:
             self._woken.clear()
-            await self._tell_holds()
+            await self._tell_urgent()
             due = self._due()
             if due is not None and due <= self._clock():
                 await self._report()
@@ -133,7 +128,7 @@ class Signals:
 
     async def flush(self) -> None:
         """Tell what is left."""
-        await self._tell_holds()
+        await self._tell_urgent()
         while self._tallies:
             await self._report()
 
@@ -160,16 +155,23 @@ class Signals:
         self._told_at = self._clock()
         await self._session.report(signals)
 
+    async def _tell_urgent(self) -> None:
+        while self._holds or self._moves:
+            while self._moves:
+                held, mark, moved = self._moves.popleft()
+                await self._session.permit(held, mark)
+                _done(moved)
+            await self._tell_holds()
+
     async def _tell_holds(self) -> None:
-        while self._holds:
+        while self._holds and not self._moves:
             host, (seconds, told) = next(iter(self._holds.items()))
             await self._session.hold_off(host, round(seconds * 1000))
             if self._holds[host][0] > seconds:  # it has asked for more meanwhile
                 continue
             del self._holds[host]
             self._void(host)
-            if not told.done():
-                told.set_result(None)
+            _done(told)
 
     def _void(self, host: str) -> None:
         now = self._clock()
@@ -177,3 +179,8 @@ class Signals:
         self._held_off_at[host] = now
         while self._held_off_at[(oldest := next(iter(self._held_off_at)))] < now - VOID_SECONDS:
             del self._held_off_at[oldest]
+
+
+def _done(told: asyncio.Future[None]) -> None:
+    if not told.done():
+        told.set_result(None)
