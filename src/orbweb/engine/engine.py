@@ -313,7 +313,7 @@ class Engine:
             options=self._options,
             stats=self.stats,
             run_blocking=self._world.run_blocking,
-            pending=lambda: self._pump.answer.pending,
+            pending=lambda: self._pump.pending,
             on_added=self._pump.poke,
         )
         return Seeder(tools, epoch)
@@ -345,6 +345,7 @@ class Engine:
             buffer=self._parts.buffer,
             place=self._parts.place,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
+            seeding_waits=lambda: self._seeder is not None and self._seeder.waits,
             is_stopping=lambda: self.shutdown.requested,
         )
         return Gauge(dials, self._world.clock)

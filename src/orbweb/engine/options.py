@@ -83,7 +83,7 @@ class EngineOptions:
     default_table: str = "items"
     seed_batch: int = 200
     seed_pending_limit: int = 0
-    """Seeding pauses while more requests than this are pending (for a frontier in memory)."""
+    """Seeding pauses while more requests than this are pending."""
 
     @property
     def lease_seconds(self) -> float:

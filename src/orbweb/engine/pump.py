@@ -95,6 +95,12 @@ class Pump:
         return len(self._steps) + len(self._acks) + len(self._nacks)
 
     @property
+    def pending(self) -> int:
+        """Requests of the run that are not finished, as the store said last."""
+        seeding = self.answer.pending > 0
+        return max(0, self.answer.pending - seeding - self._options.run.keep_alive)
+
+    @property
     def fetching(self) -> int:
         """Leases that take a fetch slot."""
         return len(self._fetching)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import socket
@@ -44,6 +45,7 @@ from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import configure, get_logger
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
+from orbweb.settings.rates import gap_ms
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.distributed import Spider
@@ -351,14 +353,28 @@ def _engine_options(
         drop_query_params=frozenset(settings["DROP_QUERY_PARAMS"]),
         default_table=settings["ITEM_DEFAULT_TABLE"],
         seed_batch=settings["SEED_BATCH"],
-        seed_pending_limit=0 if isinstance(spider, Spider) else AIR_PENDING,
+        seed_pending_limit=_pending_limit(spider, settings),
     )
+
+
+def _pending_limit(spider: BaseSpider, settings: Settings) -> int:
+    limit: int = settings["MAX_PENDING"]
+    return limit or (0 if isinstance(spider, Spider) else AIR_PENDING)
 
 
 def _run_config(settings: Settings) -> RunConfig:
     return RunConfig(
         host_concurrency=settings["CONCURRENT_REQUESTS_PER_DOMAIN"],
-        host_delay_ms=int(settings["DOWNLOAD_DELAY"] * 1000),
+        host_delay_ms=math.ceil(settings["DOWNLOAD_DELAY"] * 1000),
+        randomize_delay=settings["RANDOMIZE_DOWNLOAD_DELAY"],
+        host_backlog_limit=settings["HOST_BACKLOG_LIMIT"],
+        circuit_threshold=settings["CIRCUIT_FAILURE_THRESHOLD"],
+        circuit_cooldown_ms=_ms(settings["CIRCUIT_COOLDOWN"]),
+        autothrottle=settings["AUTOTHROTTLE_ENABLED"],
+        autothrottle_start_ms=_ms(settings["AUTOTHROTTLE_START_DELAY"]),
+        autothrottle_longest_ms=_ms(settings["AUTOTHROTTLE_MAX_DELAY"]),
+        require_approval=settings["REQUIRE_RATE_APPROVAL"],
+        unapproved_delay_ms=gap_ms(settings["UNAPPROVED_RATE"]),
         fetch_timeout_ms=int((settings["REQUEST_TIMEOUT"] or 3600.0) * 2000),
         lease_ms=int(settings["SPIDER_TASK_LEASE"] * 1000),
         max_retries=settings["SPIDER_MAX_RETRY_TIMES"],
@@ -368,6 +384,11 @@ def _run_config(settings: Settings) -> RunConfig:
         finished_ttl_ms=int(settings["SPIDER_SEED_LOCK_TTL"] * 1000),
         run_ttl_ms=int(settings["RUN_TTL"] * 1000),
     )
+
+
+def _ms(seconds: float) -> int:
+    """At least one: 0 would mean that there is no limit."""
+    return max(1, round(seconds * 1000))
 
 
 def _build_chain(
