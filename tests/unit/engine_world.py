@@ -91,6 +91,10 @@ class FakeChain:
             return Failed(request, Reason.STATUS_REJECTED, error, retry=page >= 500)
         return Fetched(request, Response(request.url, 200, page.encode(), request=request))
 
+    async def sitemaps(self, url: str, gate: Any) -> tuple[str, ...]:
+        await gate.ready()
+        return (f"{SITE}/sitemap.xml",)
+
     async def close(self) -> None:
         return None
 

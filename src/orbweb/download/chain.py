@@ -73,14 +73,19 @@ class Chain:
         *,
         middlewares: Iterable[Any] = (),
         robots: Robots | None = None,
+        obey_robots: bool = True,
         status: StatusPolicy | None = None,
         redirects: RedirectRules | None = None,
         run_blocking: RunBlocking | None = None,
     ) -> None:
-        """`robots` None: not obeyed. `run_blocking` takes plain `def` hooks off the event loop."""
+        """Without `robots` none are obeyed and no sitemaps are known.
+
+        `run_blocking` takes plain `def` hooks off the event loop.
+        """
         self._downloader = downloader
         self._middlewares = tuple(middlewares)
         self._robots = robots
+        self._obeyed = robots if obey_robots else None
         self._status = status or StatusPolicy()
         self._sender = Sender(downloader, self._status)
         self._redirects = redirects or RedirectRules()
@@ -114,6 +119,10 @@ class Chain:
         except _Ended as ended:
             return ended.outcome
         return self._status.refusal(request, response) or Fetched(request, response)
+
+    async def sitemaps(self, url: str, gate: Gate) -> tuple[str, ...]:
+        """See `Robots.sitemaps`."""
+        return () if self._robots is None else await self._robots.sitemaps(url, gate)
 
     async def close(self) -> None:
         """Close the middlewares that have `close`, then the downloader."""
@@ -222,9 +231,9 @@ class Chain:
             raise _Ended(failure(request, error)) from error
 
     async def _ask_robots(self, request: Request, hop: Request, gate: Gate) -> None:
-        if self._robots is None:
+        if self._obeyed is None:
             return
-        refusal = await self._robots.refusal(_full_url(request, hop), gate)
+        refusal = await self._obeyed.refusal(_full_url(request, hop), gate)
         if refusal is None:
             return
         error = DownloadError(refusal.reason, refusal.text)

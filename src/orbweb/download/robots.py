@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from protego import Protego
-
 from orbweb.download.base import DownloadError, Gate
 from orbweb.download.redirects import REDIRECT_STATUSES, redirect_target
+from orbweb.download.robots_rules import Rules
 from orbweb.download.send import Sender
 from orbweb.errors import OrbwebError, RequestError, StoreUnavailable
 from orbweb.log import get_logger
@@ -142,7 +141,7 @@ class Refusal:
 class _Known:
     """What is known of one origin; `rules` None allows all, `unreachable` forbids all."""
 
-    rules: Protego | None
+    rules: Rules | None
     crawl_delay: float
     unreachable: str
     until: float
@@ -185,20 +184,23 @@ class Robots:
         if known.unreachable:
             wait = max(0.0, known.until - asyncio.get_running_loop().time())
             return Refusal(Reason.ROBOTS_UNREACHABLE, known.unreachable, wait)
-        agent = self._options.user_agent
-        if known.rules is None or known.rules.can_fetch(url, agent):
+        if known.rules is None or known.rules.allow(url):
             return None
-        return Refusal(
-            Reason.ROBOTS_DISALLOWED, f"{origin}/robots.txt disallows {url} for {agent!r}"
-        )
+        text = f"{origin}/robots.txt disallows {url} for {self._options.user_agent!r}"
+        return Refusal(Reason.ROBOTS_DISALLOWED, text)
 
     async def sitemaps(self, url: str, gate: Gate) -> tuple[str, ...]:
-        """The sitemaps that the file of this URL's origin names."""
+        """The sitemaps that the file of this URL's origin names.
+
+        Raises `DownloadError` when the file cannot be had now.
+        """
         origin = _origin_of(url)
         if origin is None:
             return ()
         known = self._fresh(origin) or await self._shared_load(origin, gate)
-        return () if known.rules is None else tuple(known.rules.sitemaps)
+        if known.unreachable:
+            raise DownloadError(Reason.ROBOTS_UNREACHABLE, known.unreachable)
+        return () if known.rules is None else known.rules.sitemaps
 
     def _fresh(self, origin: str) -> _Known | None:
         known = self._known.get(origin)
@@ -261,12 +263,13 @@ class Robots:
         return min(options.ttl_seconds or _LONGEST_TTL_SECONDS, _LONGEST_TTL_SECONDS)
 
     def _known_from(self, origin: str, entry: RobotsEntry) -> _Known:
-        text = entry.body.decode("utf-8-sig", "replace")
-        rules = Protego.parse(text) if entry.kind is EntryKind.RULES else None
+        is_file = entry.kind is EntryKind.RULES
+        rules = Rules(entry.body, self._options.user_agent) if is_file else None
+        unreachable = entry.kind is EntryKind.UNREACHABLE
         return _Known(
             rules=rules,
             crawl_delay=self._crawl_delay(origin, rules),
-            unreachable=text if entry.kind is EntryKind.UNREACHABLE else "",
+            unreachable=entry.body.decode("utf-8", "replace") if unreachable else "",
             until=asyncio.get_running_loop().time()
             + min(self._options.local_seconds, self._ttl(entry)),
         )
@@ -282,8 +285,8 @@ class Robots:
             del self._known[next(iter(self._known))]
         self._known[origin] = known
 
-    def _crawl_delay(self, origin: str, rules: Protego | None) -> float:
-        delay = rules.crawl_delay(self._options.user_agent) if rules is not None else None
+    def _crawl_delay(self, origin: str, rules: Rules | None) -> float:
+        delay = rules.crawl_delay if rules is not None else None
         most = self._options.crawl_delay_max
         if delay is None or not delay > 0:
             return 0.0

@@ -14,7 +14,7 @@ from orbweb.engine.keeper import Keeper, KeeperOptions
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions, World
 from orbweb.engine.outputs import Admission, LinkRules
-from orbweb.engine.pacer import PacerTools, Turn
+from orbweb.engine.pacer import Detour, PacerTools, Turn
 from orbweb.engine.pump import Pump
 from orbweb.engine.report import Progress, Reporter, RunReport
 from orbweb.engine.seeder import Seeder, SeedTools
@@ -24,9 +24,10 @@ from orbweb.engine.signals import Signals
 from orbweb.engine.stats import Stats
 from orbweb.engine.step import Step
 from orbweb.engine.tools import DownloadChain, StepTools
-from orbweb.errors import RunLost, StoreUnavailable
+from orbweb.errors import RunLost, SpiderError, StoreUnavailable
 from orbweb.frontier.base import Frontier, Held, Lease, Opened, RunControl, RunState, Status
 from orbweb.log import get_logger
+from orbweb.model.url import host_of
 from orbweb.pipelines.buffer import ItemBuffer
 
 LAST_CALL_SECONDS = 0.4
@@ -95,6 +96,7 @@ class Engine:
             revive=world.revive,
         )
         self._signals = Signals(self._session, world.clock)
+        self._pacing = PacerTools(self._session, self._signals, world.clock, options.calm_seconds)
         self._pump = Pump(
             self._session,
             self._ledger,
@@ -131,6 +133,19 @@ class Engine:
         """Like `stop`, from any thread. Does nothing when the engine does not run."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.shutdown.request, reason)
+
+    async def sitemaps(self, url: str) -> tuple[str, ...]:
+        """The sitemaps that robots.txt of this URL's site names; await it on the engine's loop."""
+        gate = Detour(host_of(url), self._pacing)
+        return await self._parts.chain.sitemaps(url, gate)
+
+    def wait_sitemaps(self, url: str) -> tuple[str, ...]:
+        """`sitemaps` for other threads."""
+        if self._loop is None or self._loop is asyncio._get_running_loop():
+            raise SpiderError(
+                "wait_sitemaps is for callbacks that are no coroutines: await sitemaps"
+            )
+        return asyncio.run_coroutine_threadsafe(self.sitemaps(url), self._loop).result()
 
     # -- the run
 
@@ -287,12 +302,7 @@ class Engine:
             desk=self._pump,
             session=self._session,
             ledger=self._ledger,
-            pacing=PacerTools(
-                self._session,
-                self._signals,
-                self._world.clock,
-                self._options.calm_seconds,
-            ),
+            pacing=self._pacing,
             chain=parts.chain,
             spider=parts.spider,
             callbacks=self._callbacks,

@@ -50,6 +50,8 @@ class DownloadChain(Protocol):
         admit: Callable[[Request], Awaitable[Reason | None]] | None = None,
     ) -> Outcome: ...
 
+    async def sitemaps(self, url: str, gate: Gate) -> tuple[str, ...]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class StepTools:

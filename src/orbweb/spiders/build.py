@@ -423,6 +423,7 @@ def _build_chain(
         downloader,
         middlewares=load_middlewares(settings["DOWNLOADER_MIDDLEWARES"], settings),
         robots=_build_robots(settings, sender, store, node, rng),
+        obey_robots=settings["ROBOTS_OBEY"],
         status=status,
         redirects=RedirectRules(settings["MAX_REDIRECTS"], settings["REQUEST_TIMEOUT"]),
         run_blocking=threads.run,
@@ -431,9 +432,7 @@ def _build_chain(
 
 def _build_robots(
     settings: Settings, sender: Sender, store: _Store, node: str, rng: random.Random
-) -> Robots | None:
-    if not settings["ROBOTS_OBEY"]:
-        return None
+) -> Robots:
     agent = settings["ROBOTS_USER_AGENT"] or settings["USER_AGENT"].split("/")[0].split()[0]
     return Robots(
         sender,
