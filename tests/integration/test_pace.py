@@ -131,3 +131,28 @@ def test_redirects_between_hosts_are_followed_to_their_end(chain: int) -> None:
             report = crawl(first, [f"{urls[chain % 2]}/hop/{chain}"])
     assert report.run.reasons == {"redirected": chain, "done": 1}
     assert last.paths() == ["/robots.txt", "/p/end"]
+
+
+def test_sitemaps_reach_spiders_and_their_file_is_fetched_once() -> None:
+    found: dict[str, tuple[str, ...]] = {}
+
+    def mapped(path: str) -> tuple[int, dict[str, str], bytes]:
+        if path == "/robots.txt":
+            return 200, {}, b"Sitemap: https://shop.example/all.xml\n"
+        return page(path)
+
+    class Mapped(orbweb.AirSpider):
+        custom_settings: ClassVar = {"LOG_LEVEL": "ERROR", "RUN_SUMMARY_ENABLE": False}
+
+        def start_requests(self) -> Any:
+            found["thread"] = self.wait_sitemaps(origin.url)
+            yield orbweb.Request(f"{origin.url}/p/1")
+
+        async def parse(self, request: Any, response: Any) -> Any:
+            found["loop"] = await self.sitemaps(response.url)
+            return None
+
+    with StampingOrigin(mapped) as origin:
+        Mapped().run()
+    assert found == dict.fromkeys(("thread", "loop"), ("https://shop.example/all.xml",))
+    assert origin.paths() == ["/robots.txt", "/p/1"]

@@ -84,8 +84,10 @@ class FakeChain:
         pause = page.retry_after if isinstance(page, Failed) else None
         healthy = not isinstance(page, Failed) and (not isinstance(page, int) or page < 500)
         await gate.met(Meeting(host_of(request.url), healthy, retry_after=pause))
-        if isinstance(page, (Dropped, Failed, Redirected)):
+        if isinstance(page, (Dropped, Failed)):
             return replace(page, request=request)
+        if isinstance(page, Redirected):
+            return page
         if isinstance(page, int):
             error = DownloadError(Reason.STATUS_REJECTED, f"{page}", retry=page >= 500)
             return Failed(request, Reason.STATUS_REJECTED, error, retry=page >= 500)

@@ -83,6 +83,7 @@ class Pump:
         self._nacks: deque[Nack] = deque()
         self._woken = asyncio.Event()
         self._claim_at = 0.0
+        self._added = 0
         self._seeding_failed = False
         self._suspect: Held | None = None
         shutdown.on_change(self._woken.set)
@@ -96,9 +97,10 @@ class Pump:
 
     @property
     def pending(self) -> int:
-        """Requests of the run that are not finished, as the store said last."""
+        """Requests of the run that are not finished: as the store said last, and added since."""
         seeding = self.answer.pending > 0
-        return max(0, self.answer.pending - seeding - self._options.run.keep_alive)
+        known = self.answer.pending - seeding - self._options.run.keep_alive
+        return max(0, known) + self._added
 
     @property
     def fetching(self) -> int:
@@ -123,8 +125,9 @@ class Pump:
         for step in list(self._steps.values()):
             step.cancel(Why.SHUTDOWN)
 
-    def poke(self) -> None:
-        """There is something new to claim."""
+    def poke(self, added: int) -> None:
+        """So many new requests can be claimed."""
+        self._added += added
         self._claim_at = min(self._claim_at, self._clock())
         self._woken.set()
 
@@ -202,7 +205,9 @@ class Pump:
         return want
 
     async def _claim(self, want: int, begin: Begin) -> Claim:
+        added = self._added
         claim, sent = await self._session.claim(want)
+        self._added -= added
         answered = self._clock()
         suspects = []
         for lease in claim.leases:

@@ -56,8 +56,8 @@ class SeedTools:
     run_blocking: RunBlocking
     pending: Callable[[], int]
     """How many requests the run has, without pseudo-requests, as far as this node knows."""
-    on_added: Callable[[], None]
-    """Called when seeds have entered."""
+    on_added: Callable[[int], None]
+    """Called when so many seeds have entered."""
 
 
 class SeedSource:
@@ -270,7 +270,7 @@ class Seeder:
             return _End.AGAIN
         self._batch += 1
         self.seeds += reply.added
-        self._tools.on_added()
+        self._tools.on_added(reply.added)
         if final:
             self._token = ""
         return None

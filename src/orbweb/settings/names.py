@@ -43,7 +43,7 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
         "REQUEST_BUFFER_MAX_CACHED": "new requests enter with the answer of their page",
         "GLOBAL_THROTTLE": "limits of a host always hold over all nodes",
         "AUTOTHROTTLE_TARGET_CONCURRENCY": _ONE_THROTTLE,
-        "AUTOTHROTTLE_DEBUG": "`orbweb hosts` shows what each host waits for",
+        "AUTOTHROTTLE_DEBUG": "what the throttle has found is kept in the store",
         "DEDUP_ERROR_RATE": _EXACT_DEDUP,
         "DEDUP_INITIAL_CAPACITY": _EXACT_DEDUP,
         "DEDUP_MAX_LAYERS": _EXACT_DEDUP,
