@@ -107,3 +107,8 @@ class MemoryShard:
     current: dict[tuple[str, str], str] = field(default_factory=dict)
     """(job, run) to epoch."""
     job_seen: dict[str, set[int]] = field(default_factory=dict)
+
+    def forget(self, base: str) -> None:
+        """Take a run out of use."""
+        del self.runs[base]
+        self.hosts.pace.pop(base, None)

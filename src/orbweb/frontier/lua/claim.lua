@@ -199,9 +199,9 @@ local function note_claim()
   for i = 1, #out, WORDS do ids[#ids + 1] = out[i] end
   call('HSET', CLAIMS, node, ARGV[3] .. ' ' .. table.concat(ids, ' '))
   if wanted() then call('ZADD', HUNGRY, now, node) else call('ZREM', HUNGRY, node) end
+  if #nodes > 1 and (#ids > 0 or is_new) then call('HSET', LOADS, node, int(load + #ids)) end
   if #ids > 0 then
     call('HSET', SHARD .. ':clock', 'rate', int(all_rate + 1000 * #ids), 'rate_at', int(host_now))
-    if #nodes > 1 then call('HSET', LOADS, node, int(load + #ids)) end
   end
 end
 

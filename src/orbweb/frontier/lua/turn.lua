@@ -11,6 +11,7 @@ local nodes, numbers, deal = {}, {}, nil -- nodes that live, two numbers of each
 local all_rate -- decayed count of all fetches of the shard
 local rivals -- other nodes of the run that could do with more
 local load, mean = 0, 0 -- how much this node was handed out, and the nodes on average
+local is_new = false -- it was not in the count before
 local behind, ahead = false, false
 
 -- Whose host it is. Every node would do, but one that comes to a host again has a connection and its
@@ -83,7 +84,8 @@ local function read_loads()
     if loads[name] then sum, known_loads = sum + loads[name], known_loads + 1 end
   end
   mean = known_loads > 0 and math.floor(sum / known_loads) or 0
-  load = math.max(loads[me] or mean, mean - MOST_OWED)
+  is_new = not loads[me]
+  load = math.max(loads[me] or 0, mean - MOST_OWED)
   local margin = 4 + math.floor(mean / 50)
   behind = load < mean - margin
   ahead = load > mean + margin and rivals > 0
