@@ -173,7 +173,10 @@ def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
     yield f"{base}:loads", {node: str(load) for node, load in run.loads.items()}
     if run.dealt_to:
         deal = "".join(f"{owner + 1:04}" for owner in run.deal)
-        yield f"{base}:homes", {"nodes": "\n".join(run.dealt_to), "deal": deal}
+        homes = {"nodes": "\n".join(run.dealt_to), "deal": deal}
+        if run.heavy:
+            homes["heavy"] = "\n".join(run.heavy)
+        yield f"{base}:homes", homes
     yield f"{base}:hungry", {node: float(at) for node, at in run.hungry.items()}
     yield (
         f"{base}:claims",

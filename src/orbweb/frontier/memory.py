@@ -282,6 +282,7 @@ class MemoryFrontier:
             asking.leases.append(self._lease(run, id, asking.token, start, reserved))
             got += 1
         hosts.note_taken(run, host, found, got)
+        asking.turns.note_weight(host)
         return got
 
     def _take_from(self, run: Run, host: str, own: bool, since: float, asking: Asking) -> None:
