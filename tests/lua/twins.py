@@ -123,6 +123,15 @@ class Twins:
             for name, value in fields.items():
                 backend.client.call("HSET", KEYS.host(host), name, value)
 
+    def give_load(self, run: int, node: str, load: int) -> None:
+        """As if the node had been handed out so much before."""
+        memory = self.shard.runs.get(self.memory[run]._base)
+        if memory is None:
+            return
+        memory.loads[node] = load
+        for backend, frontiers in zip(self.backends, self.servers, strict=True):
+            backend.client.call("HSET", frontiers[run].run.loads, node, load)
+
     def pause(self, run: int) -> None:
         """Pause the run, or let it go on."""
         memory = self.shard.runs.get(self.memory[run]._base)
