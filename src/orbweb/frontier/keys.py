@@ -54,6 +54,22 @@ class ShardKeys:
     def waiting(self, host: str) -> str:
         return f"{self.tag}:waiting:{host}"
 
+    def host(self, host: str) -> str:
+        """What is known of a host, and what an operator has said of it."""
+        return f"{self.tag}:host:{host}"
+
+    @property
+    def steered(self) -> str:
+        return f"{self.tag}:steered"
+
+    @property
+    def rates(self) -> str:
+        return f"{self.tag}:rates"
+
+    @property
+    def audit(self) -> str:
+        return f"{self.tag}:audit"
+
     def robots(self, origin: str) -> str:
         return f"{self.tag}:robots:{origin}"
 

@@ -12,6 +12,10 @@
 --   :slots:HOST zset  run base + id + token -> latest end of that fetch (ms)
 --   :next       zset  host -> next allowed time (ms); only hosts that must be waited for
 --   :waiting:HOST zset run base -> when it last found the host full (ms)
+--   :host:HOST  hash  what is known of a host, and an operator's word on it: limit, paused, ceiling
+--   :steered    set   hosts that an operator has limited or paused, or whose rate is approved
+--   :rates      hash  host -> JSON            the register of rates; opaque to the scripts
+--   :audit      list  JSON                    what operators did, the last 10,000 times
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
 --   :jobs       hash  job -> generation      of what its runs have seen, when they share it
 --   :runs       zset  job:run:epoch -> when it may be collected (wall ms, inf = never)
