@@ -53,7 +53,14 @@ def test_rates_that_nobody_means_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("gap_ms", "text"),
-    [(500, "2/s"), (2000, "30/m"), (334, "3/s"), (60_000, "1/m"), (10_500, "1/10.5s"), (0, "no limit")],
+    [
+        (500, "2/s"),
+        (2000, "30/m"),
+        (334, "3/s"),
+        (60_000, "1/m"),
+        (10_500, "1/10.5s"),
+        (0, "no limit"),
+    ],
 )
 def test_a_gap_is_told_as_a_rate(gap_ms: int, text: str) -> None:
     assert rate_text(gap_ms) == text

@@ -7,6 +7,7 @@
 if not begin() then return lost_run() end
 local before = call('HMGET', META, 'paused', 'paused_by', 'paused_why')
 if ARGV[2] == '' then
+  if not before[1] then return {'', '', ''} end
   call('HDEL', META, 'paused', 'paused_by', 'paused_why')
 else
   call('HSET', META, 'paused', ARGV[2], 'paused_by', ARGV[3], 'paused_why', ARGV[4])
