@@ -17,6 +17,9 @@ HOST_FIELDS = (
 RUN_FIELDS = ("state", "delay", "concurrency", "policy", "paused", "paused_by", "paused_why")
 """What is read of a run's meta, in this order."""
 
+ACTIVE_MS = 30_000
+"""A run whose nodes have not spoken for so long has no say (`lua/host.lua`)."""
+
 HALF_LIFE_MS = 30_000
 """Of the count of fetches from which a host's rate follows."""
 
@@ -48,6 +51,8 @@ class RunRules:
     run: str
     base: str
     done: bool = False
+    alive: bool = True
+    """Its nodes spoke lately; without that it has no say."""
     delay_ms: float = 0
     concurrency: int = 0
     """Fetches at once on one host; 0 = no limit."""
@@ -114,8 +119,14 @@ def read_look(
 ) -> tuple[list[RunRules], list[Host]]:
     """The answer of `lua/look.lua` for these runs (job, run, base) and hosts."""
     words = _words(answer)
-    at_ms, clock_ms = int(next(words)), int(next(words))
-    rules = [_rules(run, _taken(words, RUN_FIELDS), at_ms) for run in runs]
+    at_ms, clock_ms, looked_ms = (int(next(words)) for _ in range(3))
+    asleep = at_ms - looked_ms > ACTIVE_MS
+    rules = []
+    for run in runs:
+        fields, pace = _taken(words, RUN_FIELDS), next(words).split()
+        spoke = int(pace[2]) if pace else 0
+        alive = not asleep and spoke > clock_ms - ACTIVE_MS
+        rules.append(_rules(run, fields, at_ms, alive=alive))
     return rules, [_host(name, words, at_ms, clock_ms, len(runs)) for name in names]
 
 
@@ -128,7 +139,9 @@ def _taken(words: Iterator[str], names: Sequence[str]) -> dict[str, str]:
     return {name: next(words) for name in names}
 
 
-def _rules(run: tuple[str, str, str], fields: dict[str, str], at_ms: int) -> RunRules:
+def _rules(
+    run: tuple[str, str, str], fields: dict[str, str], at_ms: int, *, alive: bool
+) -> RunRules:
     policy = [float(word) for word in fields["policy"].split()]
     auto, auto_start, needs_approval, unapproved = (0.0, 0.0, 0.0, 0.0)
     threshold = 0.0
@@ -139,6 +152,7 @@ def _rules(run: tuple[str, str, str], fields: dict[str, str], at_ms: int) -> Run
     return RunRules(
         *run,
         done=fields["state"] != "running",
+        alive=alive,
         delay_ms=float(fields["delay"] or 0),
         concurrency=concurrency if concurrency < 1_000_000 else 0,
         pause=_pause(fields, at_ms),

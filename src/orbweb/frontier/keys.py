@@ -55,8 +55,12 @@ class ShardKeys:
         return f"{self.tag}:waiting:{host}"
 
     def host(self, host: str) -> str:
-        """What is known of a host, and what an operator has said of it."""
+        """What is known of a host. The fields stand in `shard.lua`."""
         return f"{self.tag}:host:{host}"
+
+    @property
+    def pace(self) -> str:
+        return f"{self.tag}:pace"
 
     @property
     def steered(self) -> str:
@@ -98,6 +102,7 @@ class RunKeys:
 
 RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
+    | {"loads", "homes"}
     | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
 )
 

@@ -30,6 +30,7 @@ class WaitReason(StrEnum):
     SLOTS = "slots"
     RETRY = "retry"
     IN_WORK = "in_work"
+    NO_NODE = "no_node"
     READY = "ready"
     NO_QUEUE = "no_queue"
 
@@ -91,6 +92,9 @@ def why_waits(host: Host, runs: Sequence[RunRules], *, delayed: int = 0, in_work
         said = f"run paused{_said(first.by)}{_because(first.why)}"
         return Wait(WaitReason.RUN_PAUSED, said, first.until_ms)
     asking = [run for run in asking if not run.pause]
+    if not any(run.alive for run in asking):
+        return Wait(WaitReason.NO_NODE, "no node is at work for it")
+    asking = [run for run in asking if run.alive]
     return _circuit(host, asking) or _turn(host, asking)
 
 

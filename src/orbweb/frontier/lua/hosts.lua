@@ -12,7 +12,7 @@ local part, cursor, own = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local base = ARGV[4 + own]
 local page
 if part == 'next' then
-  page = call('ZSCAN', SHARD .. ':next', cursor, 'COUNT', 250)
+  page = call('ZSCAN', NEXT, cursor, 'COUNT', 250)
 elseif part == 'steered' then
   page = call('SSCAN', SHARD .. ':steered', cursor, 'COUNT', 250)
 elseif part == 'owner' then
@@ -54,7 +54,7 @@ local answer = {page[1], call('HGET', SHARD .. ':clock', 'log') or '0'}
 for _, host in ipairs(order) do
   local queued = 0
   for i = 5, #ARGV do queued = queued + call('ZCARD', ARGV[i] .. ':queue:' .. host) end
-  local facts = call('HMGET', SHARD .. ':host:' .. host, 'rate', 'rate_at', 'bad')
+  local facts = call('HMGET', HOST .. host, 'rate', 'rate_at', 'bad')
   answer[#answer + 1] = host
   answer[#answer + 1] = times[host]
   answer[#answer + 1] = queued

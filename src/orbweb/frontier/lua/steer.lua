@@ -12,7 +12,7 @@ local REMEMBERED = 604800 -- seconds for which a host is kept that nobody steers
 local TRAIL = 10000 -- lines that are kept
 
 local host, expected, entry, line = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local key, rates = SHARD .. ':host:' .. host, SHARD .. ':rates'
+local key, rates = HOST .. host, SHARD .. ':rates'
 if expected ~= '=' and (call('HGET', rates, host) or '') ~= expected then return {0} end
 
 local answer = {1}

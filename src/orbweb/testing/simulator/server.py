@@ -20,8 +20,10 @@ from orbweb.frontier.base import (
     NackResult,
     NewRequest,
     Opened,
+    Permit,
     RunConfig,
     SeedReply,
+    Signal,
     Status,
 )
 from orbweb.frontier.memory import MemoryFrontier
@@ -269,6 +271,12 @@ class LossyFrontier:
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         return await self.call("nack", nacks)
+
+    async def permit(self, id: str, token: str, mark: int) -> Permit:
+        return await self.call("permit", id, token, mark)
+
+    async def report(self, signals: Sequence[Signal]) -> None:
+        await self.call("report", signals)
 
     async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
         await self.call("hold_off", pauses)
