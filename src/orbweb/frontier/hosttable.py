@@ -180,5 +180,6 @@ def _score(seen: Seen, sort: Sort, others: Others) -> float:
 def _row(host: Host, rules: Sequence[RunRules], others: Others) -> HostRow:
     delayed, in_work = others.delayed[host.name], others.in_work[host.name]
     asking = [run for run, queued in zip(rules, host.queued, strict=True) if queued]
+    heard = [run for run in asking if run.alive] or asking or rules
     wait = why_waits(host, rules, delayed=delayed, in_work=in_work)
-    return HostRow(host, delayed, in_work, gap_of(host, asking or rules), wait)
+    return HostRow(host, delayed, in_work, gap_of(host, heard), wait)

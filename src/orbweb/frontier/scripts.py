@@ -45,6 +45,7 @@ PIECES: dict[str, tuple[str, ...]] = {
     "permit": ("host",),
     "report": ("host",),
     "hold_off": ("host",),
+    "steer": ("host",),
 }
 """Files that stand between `shard.lua` and a transition."""
 

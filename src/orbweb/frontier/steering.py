@@ -46,6 +46,10 @@ class HostAdmin:
         self._store = OperatorStore(client, prefix, now)
         self.rates = RateRegister(self._store)
 
+    def turn(self, now_ms: int) -> None:
+        """Set the clock, for tests that turn it."""
+        self._store.caller.time = now_ms
+
     async def hosts(
         self, sort: Sort = Sort.BACKLOG, most: int = 20, job: str | None = None
     ) -> tuple[int, list[HostRow]]:

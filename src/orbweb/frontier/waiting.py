@@ -9,9 +9,6 @@ from typing import NamedTuple
 from orbweb.frontier.hosts import Host, RunRules
 from orbweb.model.rate import rate_text
 
-JITTER = 1.5
-"""A random delay makes a gap up to so much longer; what lies further ahead is no gap."""
-
 
 class WaitReason(StrEnum):
     """Why nothing is fetched from a host at this instant."""
@@ -129,7 +126,7 @@ def _circuit(host: Host, runs: Sequence[RunRules]) -> Wait | None:
 def _turn(host: Host, runs: Sequence[RunRules]) -> Wait:
     gap = gap_of(host, runs)
     ahead = host.next_at - host.clock_ms
-    if ahead > 0 and (host.held_until > host.clock_ms or ahead > gap.ms * JITTER + 50):
+    if ahead > 0 and host.held_until >= host.next_at:
         text = "held off: the host asked to be left alone (Retry-After, 429, 503)"
         return Wait(WaitReason.HELD_OFF, text, host.wall_ms(host.next_at))
     if ahead > 0:

@@ -17,6 +17,7 @@
 --                       last                   run that had the host last
 --                       good, bad, streak      answers that showed it well and ill; ill in a row
 --                       opens, open_until      circuit: how often it opened since it was well
+--                       began, held            start that was reserved last; until when it asked to be left alone
 --                       refusals               in a row, without saying for how long
 --                       crawl                  gap that robots.txt asks for (ms)
 --                       limit, ceiling         least gaps that an operator has set, that are approved (ms)

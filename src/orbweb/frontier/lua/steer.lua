@@ -8,7 +8,6 @@
 -- Returns  1, or 0 when the entry is another by now and nothing was done; then the old values of the
 --          fields ('' = there was none)
 
-local REMEMBERED = 604800 -- seconds for which a host is kept that nobody steers and nobody fetches
 local TRAIL = 10000 -- lines that are kept
 
 local host, expected, entry, line = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -29,16 +28,38 @@ if words[1] or words[2] or words[3] then
   call('PERSIST', key)
 else
   call('SREM', SHARD .. ':steered', host)
-  call('EXPIRE', key, REMEMBERED)
+  call('EXPIRE', key, RECORD_TTL)
 end
 if line ~= '' then
   call('RPUSH', SHARD .. ':audit', line)
   call('LTRIM', SHARD .. ':audit', -TRAIL, -1)
 end
 
-local clock = call('HGET', SHARD .. ':clock', 'log') or '0'
+-- The gap since the last fetch follows the word that holds now, be it looser or stricter. Until when
+-- the host asked to be left alone stays.
+read_wall()
+host_now = tonumber(call('HGET', SHARD .. ':clock', 'log')) or 0
+local rules = call('HGETALL', PACE)
+local longest = 0
+others = {}
+for i = 1, #rules, 2 do
+  use(rules[i])
+  local meta = call('HMGET', META, 'delay', 'concurrency', 'policy')
+  if meta[3] then
+    delay, concurrency = tonumber(meta[1]), tonumber(meta[2])
+    read_policy()
+    weigh(host)
+    longest = math.max(longest, gap)
+  end
+end
+local v = call('HMGET', key, 'began', 'held')
+if v[1] and #rules > 0 then
+  local at = math.max(tonumber(v[1]) + longest + 5, tonumber(v[2]) or 0)
+  if at > host_now then call('ZADD', NEXT, string.format('%.4f', at), host) else call('ZREM', NEXT, host) end
+end
+
 local runs = call('HGETALL', SHARD .. ':current')
 for i = 1, #runs, 2 do
-  call('ZADD', SHARD .. ':run:' .. runs[i] .. ':' .. runs[i + 1] .. ':ready', 'XX', 'LT', clock, host)
+  call('ZADD', SHARD .. ':run:' .. runs[i] .. ':' .. runs[i + 1] .. ':ready', 'XX', 'LT', int(host_now), host)
 end
 return answer
