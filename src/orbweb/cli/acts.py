@@ -35,13 +35,20 @@ class Asked:
     def author(self) -> Author:
         return Author(self.by or user_name(), self.reason)
 
-    def command(self, *words: str) -> str:
-        """A command that can be pasted: it means the same store."""
+    @property
+    def same_store(self) -> list[str]:
+        """The options that make another command mean the same store."""
         more = [word for change in self.changes for word in ("-s", change)]
-        if self.store is not None:
-            more += ["--store", self.store]
-        text = shlex.join(["orbweb", *words, *more])
-        return text if mask_secrets(text) == text else shlex.join(["orbweb", *words])
+        return more if self.store is None else [*more, "--store", self.store]
+
+
+def say_undo(asked: Asked, *commands: Sequence[str]) -> None:
+    """Print commands that can be pasted; options with a password are left out, which is said."""
+    more, secret = asked.same_store, ""
+    if mask_secrets(shlex.join(more)) != shlex.join(more):
+        more, secret = [], "  # with the same -s and --store"
+    texts = (shlex.join(["orbweb", *words, *more]) for words in commands)
+    show.note(f"undo: {' && '.join(texts)}{secret}")
 
 
 def user_name() -> str:

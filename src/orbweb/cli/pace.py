@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from orbweb.cli import show
-from orbweb.cli.acts import Asked, ends, limit_words, pause_words, read_host, read_rate
+from orbweb.cli.acts import (
+    Asked,
+    ends,
+    limit_words,
+    pause_words,
+    read_host,
+    read_rate,
+    say_undo,
+)
 from orbweb.cli.store import ask
 from orbweb.cli.watch import run_name, unfinished
 from orbweb.errors import ConfigError
@@ -39,8 +47,7 @@ def limit(settings: Settings, host_text: str, rate: str, asked: Asked) -> None:
         if row.gap.ms > (change.after.gap_ms if change.after else 0):
             show.note(f"it is fetched at {row.gap.rate} at most: {row.gap.text}")
         _say_unknown(host, known=known)
-        undo = asked.command(*limit_words(host, change.before, change.at_ms))
-        show.note(f"undo: {undo}")
+        say_undo(asked, limit_words(host, change.before, change.at_ms))
 
     ask(settings, act)
 
@@ -108,7 +115,7 @@ async def _pause_host(admin: Admin, host: str, asked: Asked, for_ms: int, *, go_
         print(f"{host}: goes on; {waiting} wait")
     _say_unknown(host, known=known)
     target = [host, *(() if _looks_like_host(host) else ("--host",))]
-    show.note(f"undo: {asked.command(*pause_words(target, change.before, change.at_ms))}")
+    say_undo(asked, pause_words(target, change.before, change.at_ms))
 
 
 async def _pause_run(
@@ -132,7 +139,7 @@ async def _pause_run(
     else:
         print(f"{title}: goes on; {waiting} wait")
     target = [info.job, "--job", *(("--run-id", info.run) if info.run else ())]
-    show.note(f"undo: {asked.command(*pause_words(target, change.before, change.at_ms))}")
+    say_undo(asked, pause_words(target, change.before, change.at_ms))
 
 
 def _limit_change(change: LimitChange) -> str:

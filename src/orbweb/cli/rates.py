@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from orbweb.cli import show
-from orbweb.cli.acts import Asked, because, ends, lasting, read_host, read_rate
+from orbweb.cli.acts import Asked, because, ends, lasting, read_host, read_rate, say_undo
 from orbweb.cli.store import ask
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
@@ -184,21 +184,25 @@ def rate_record(rate: Rate, row: HostRow) -> dict[str, Any]:
     }
 
 
-def undo_words(change: RateChange, by: str) -> list[str]:
-    """The command that brings the entry back to what it was, as far as the register can."""
+def undo_of(change: RateChange, by: str) -> list[list[str]]:
+    """The commands that bring the entry back to what it was before, as far as that was in force."""
     before, host = change.before, change.after.host
-    state = before.state(change.at_ms) if before else RateState.REVOKED
+    state = before.state(change.at_ms) if before else None
+    revoke = ["rates", "revoke", host, "--by", by, "--reason", "undone"]
+    commands: list[list[str]] = []
     if before and state is RateState.APPROVED and before.ceiling_ms is not None:
         rest = lasting(before.expires_ms, change.at_ms)
-        return ["rates", "approve", host, rate_text(before.ceiling_ms), "--by", by, *rest]
-    if before and state is RateState.REQUESTED and before.asked_ms is not None:
+        commands.append(["rates", "approve", host, rate_text(before.ceiling_ms), "--by", by, *rest])
+    elif change.after.ceiling_ms is not None or state is not RateState.REQUESTED:
+        commands.append(revoke)
+    if before and before.asked_ms is not None:
         words = ["rates", "request", host, rate_text(before.asked_ms)]
-        return [*words, "--contact", before.contact, *because(before.reason)]
-    return ["rates", "revoke", host, "--by", by, "--reason", "undone"]
+        commands.append([*words, "--contact", before.contact, *because(before.reason)])
+    return commands
 
 
 def _say_undo(change: RateChange, asked: Asked) -> None:
-    show.note(f"undo: {asked.command(*undo_words(change, asked.author.by))}")
+    say_undo(asked, *undo_of(change, asked.author.by))
 
 
 def _valid(rate: Rate, at_ms: int) -> str:

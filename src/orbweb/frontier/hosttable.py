@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from orbweb.frontier.hosts import HOST_FIELDS, RUN_FIELDS, Host, RunRules, decayed_rate, read_look
+from orbweb.frontier.hosts import HOST_FIELDS, RUN_FIELDS, Host, RunRules, read_look
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.valkey import ScriptCaller
 from orbweb.frontier.waiting import Gap, Wait, gap_of, why_waits
@@ -58,13 +58,12 @@ class Others:
 
 
 class Seen(NamedTuple):
-    """A host as `lua/hosts.lua` names it."""
+    """A host as `lua/hosts.lua` tells it."""
 
     name: str
     times: int
-    queued: int
-    rate: float
-    bad: int
+    queued: bool
+    score: float
 
 
 class Best:
@@ -73,17 +72,16 @@ class Best:
     def __init__(self, most: int) -> None:
         """`most` 0 keeps all."""
         self._most = most
-        self._room = 4 * most + 100
+        self._room = 2 * most + 50
         self._scores: dict[str, float] = {}
-        self._floor = float("-inf")
+        self.floor = -1.0
+        """Scores that are not higher need not be offered any more."""
 
     def offer(self, name: str, score: float) -> None:
-        if score < self._floor:
-            return
         self._scores[name] = score
         if self._most and len(self._scores) > self._room:
             self._scores = dict(self._first())
-            self._floor = min(self._scores.values())
+            self.floor = min(self._scores.values())
 
     def names(self) -> list[str]:
         """Highest score first; equal ones by name."""
@@ -109,29 +107,33 @@ class HostTable:
         `everywhere`: also hosts that only an operator or an earlier request knows.
         """
         bases = [base for _, _, base in runs]
-        best, queueless, total = Best(most), set[str](), 0
-        others = Others(Counter(), Counter())
+        best, others = Best(most), Others(Counter(), Counter())
+        total = await self._without_queue(bases, sort, best, others, everywhere=everywhere)
+        for place in range(1, len(bases) + 1):
+            async for named, page in self._walk("ready", place, bases, sort, best):
+                total += named
+                for seen in page:
+                    waiting = others.delayed[seen.name] if sort is Sort.BACKLOG else 0
+                    best.offer(seen.name, seen.score + waiting)
+        return total, await self.rows(runs, best.names(), others)
 
-        def offer(seen: Seen) -> None:
-            best.offer(seen.name, _score(seen, sort, others))
-
+    async def _without_queue(
+        self, bases: list[str], sort: Sort, best: Best, others: Others, *, everywhere: bool
+    ) -> int:
+        """Offer the hosts that have something besides a queue; how many have no queue at all."""
+        found: dict[str, Seen] = {}
         for part, counts in (("delayed", others.delayed), ("owner", others.in_work)):
             for place in range(1, len(bases) + 1):
-                async for seen in self._walk(part, place, bases):
-                    counts[seen.name] += seen.times
-                    if not seen.queued:
-                        queueless.add(seen.name)
-                        offer(seen)
+                async for _, page in self._walk(part, place, bases, sort, best):
+                    for seen in page:
+                        counts[seen.name] += seen.times
+                        found[seen.name] = seen
         for part in ("next", "steered") if everywhere else ():
-            async for seen in self._walk(part, 0, bases):
-                if not seen.queued:
-                    queueless.add(seen.name)
-                    offer(seen)
-        for place in range(1, len(bases) + 1):
-            async for seen in self._walk("ready", place, bases):
-                total += 1
-                offer(seen)
-        return total + len(queueless), await self.rows(runs, best.names(), others)
+            async for _, page in self._walk(part, 0, bases, sort, best):
+                found.update((seen.name, seen) for seen in page)
+        for name, seen in found.items():
+            best.offer(name, seen.score + (others.delayed[name] if sort is Sort.BACKLOG else 0))
+        return sum(not seen.queued for seen in found.values())
 
     async def rows(
         self, runs: Sequence[tuple[str, str, str]], names: Sequence[str], others: Others
@@ -155,26 +157,26 @@ class HostTable:
         )
         return read_look(answer, runs, names)
 
-    async def _walk(self, part: str, place: int, bases: Sequence[str]) -> AsyncIterator[Seen]:
+    async def _walk(
+        self, part: str, place: int, bases: Sequence[str], sort: Sort, best: Best
+    ) -> AsyncIterator[tuple[int, list[Seen]]]:
+        """Page by page: how many hosts it names, and those that may be among the best."""
         cursor = b"0"
         while True:
-            cursor, clock, *words = await self._caller.call(
-                "hosts", (self._shard.tag,), (part, cursor, place, *bases)
+            cursor, named, *words = await self._caller.call(
+                "hosts",
+                (self._shard.tag,),
+                (part, cursor, str(sort), f"{best.floor:.3f}", place, *bases),
             )
-            for i in range(0, len(words), 6):
-                name, times, queued, count, counted_at, bad = words[i : i + 6]
-                rate = decayed_rate(float(count), float(counted_at), float(clock))
-                yield Seen(name.decode(), times, queued, rate, int(bad))
+            yield (
+                named,
+                [
+                    Seen(name.decode(), times, bool(queued), float(score))
+                    for name, times, queued, score in zip(*[iter(words)] * 4, strict=True)
+                ],
+            )
             if cursor == b"0":
                 return
-
-
-def _score(seen: Seen, sort: Sort, others: Others) -> float:
-    if sort is Sort.RATE:
-        return seen.rate
-    if sort is Sort.ERRORS:
-        return seen.bad
-    return seen.queued + others.delayed[seen.name]
 
 
 def _row(host: Host, rules: Sequence[RunRules], others: Others) -> HostRow:
