@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.servers import Server
 from orbweb.cli import main
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.testing.contract_store import Node, page, seeded
+from orbweb.testing.site import SiteThread
 
 
 class Answer(NamedTuple):
@@ -297,3 +299,55 @@ def test_an_empty_register_and_trail_are_said(call: Call) -> None:
     assert call("rates", "list").out == "the register of rates is empty\n"
     assert call("rates", "list", "--expired").out == "no rate has expired\n"
     assert call("rates", "log", "a.example").out == "nothing was done to a.example yet\n"
+
+
+SPIDER = """
+import orbweb
+
+class LongSpider(orbweb.Spider):
+    site = ""
+
+    def start_requests(self):
+        for n in range(60):
+            yield orbweb.Request(f"{self.site}/flat?n={n}&delay=0.05")
+
+    def parse(self, response):
+        pass
+"""
+
+
+def test_a_crawl_stands_still_while_it_is_paused(call: Call, tmp_path: Path) -> None:
+    def counts() -> Any:
+        answer = call("status", "LongSpider", "--json")
+        return answer.json if answer.code == 0 else {"leased": 0, "reasons": {}}
+
+    def beat() -> int:
+        """Something that changes with each beat of the node."""
+        nodes = call("nodes", "LongSpider", "--json").json
+        return int(nodes[0]["said"]["elapsed"] * 1000) if nodes else -1
+
+    (tmp_path / "long.py").write_text(SPIDER)
+    with SiteThread() as site:
+        host = site.url.removeprefix("http://")
+        command = [sys.executable, "-m", "orbweb", "run", "long.py", "--no-progress"]
+        command += ["-a", f"site={site.url}", "-s", "HEARTBEAT_INTERVAL=0.2"]
+        with subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            while not counts()["reasons"].get("done") and process.poll() is None:
+                pass
+            for name, reason in (("LongSpider", "run_paused"), (host, "host_paused")):
+                paused = call("pause", name)
+                while counts()["leased"]:
+                    pass
+                before, seen = counts()["reasons"]["done"], set[int]()
+                while len(seen) < 3 and process.poll() is None:
+                    seen.add(beat())
+                assert facts(call, host)["waiting_because"]["reason"] == reason
+                assert counts()["reasons"]["done"] == before
+                undone(call, paused)
+                while counts()["reasons"]["done"] == before and process.poll() is None:
+                    pass
+            _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert counts()["reasons"]["done"] == 60
