@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from tests.servers import Server
 from orbweb.cli import main
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.testing.contract_store import Node, page, seeded
+from orbweb.testing.origin import OriginLog
 from orbweb.testing.site import SiteThread
 
 
@@ -351,3 +353,18 @@ def test_a_crawl_stands_still_while_it_is_paused(call: Call, tmp_path: Path) -> 
             _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert counts()["reasons"]["done"] == 60
+
+
+def test_a_site_sees_no_more_than_the_limit_allows(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "long.py").write_text(SPIDER)
+    log = tmp_path / "site.log"
+    with SiteThread(log=log) as site:
+        call("limit", site.url, "20/s")
+        command = [sys.executable, "-m", "orbweb", "run", "long.py", "-w", "2", "--no-progress"]
+        command += ["-a", f"site={site.url}", "--stop-after", "15"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 75, done.stderr
+        taken = facts(call, site.url.removeprefix("http://"))["taken"]
+    times = [hit.t for hit in OriginLog.read(log).hits]
+    assert 15 <= len(times) <= taken + 1, "robots.txt is asked for beside the pages"
+    assert min(b - a for a, b in pairwise(times)) >= 0.045

@@ -60,7 +60,7 @@ def revoke(settings: Settings, host_text: str, asked: Asked) -> None:
         was = change.before.text(change.at_ms) if change.before else ""
         print(f"{host}: {was} → revoked")
         show.note(
-            "without an approval, runs with REQUIRE_RATE_APPROVAL fetch it at UNAPPROVED_DELAY; "
+            "without an approval, runs with REQUIRE_RATE_APPROVAL fetch it at UNAPPROVED_RATE; "
             f"others at their own pace (to stop it: orbweb pause {host})"
         )
         _say_undo(change, asked)
