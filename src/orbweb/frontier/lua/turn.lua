@@ -8,6 +8,7 @@ local MOST_OWED = 64 -- fetches that a node may have had less and still catches 
 
 local me -- the node that claims
 local nodes, numbers, deal = {}, {}, nil -- nodes that live, two numbers of each, owner of each hand
+local my_place -- of this node among them, as the deal names it
 local all_rate -- decayed count of all fetches of the shard
 local rivals -- other nodes of the run that could do with more
 local load, mean = 0, 0 -- how much this node was handed out, and the nodes on average
@@ -35,6 +36,9 @@ local function read_nodes()
   for _, name in ipairs(nodes) do listed = listed or name == me end
   if not listed then nodes[#nodes + 1] = me end
   table.sort(nodes)
+  for i, name in ipairs(nodes) do
+    if name == me then my_place = string.format('%04d', i) end
+  end
 end
 
 local function deal_hands()
@@ -67,7 +71,7 @@ end
 local function is_own(host)
   if #nodes == 1 then return true end
   local hand = tonumber(string.sub(redis.sha1hex(host), 1, 4), 16) % HANDS
-  if nodes[tonumber(string.sub(deal, hand * 4 + 1, hand * 4 + 4))] == me then return true end
+  if string.sub(deal, hand * 4 + 1, hand * 4 + 4) == my_place then return true end
   if all_rate < RATE_TO_SHARE then return false end
   local v = call('HMGET', HOST .. host, 'rate', 'rate_at')
   local parts = math.floor(decayed(v[1], v[2]) * #nodes / all_rate + 0.5)
