@@ -109,7 +109,7 @@ class MemoryFrontier:
             and found.state is RunState.DONE
             and wall - found.finished > config.finished_ttl_ms
         ):
-            del self.shard.runs[found.base]
+            self.shard.forget(found.base)
             found = None
         state = found.state if found else RunState.NEW
         if found is None:
@@ -284,6 +284,7 @@ class MemoryFrontier:
             asking.leases.append(self._lease(run, id, asking.token, start, reserved))
             got += 1
         hosts.note_taken(run, host, found, got)
+        asking.turns.note_weight(host)
         return got
 
     def _take_from(self, run: Run, host: str, own: bool, since: float, asking: Asking) -> None:
@@ -368,10 +369,11 @@ class MemoryFrontier:
             run.hungry[turns.me] = self._now
         else:
             run.hungry.pop(turns.me, None)
-        if got := len(asking.leases):
+        got = len(asking.leases)
+        if len(turns.nodes) > 1 and (got or turns.me not in run.loads):
+            run.loads[turns.me] = turns.load + got
+        if got:
             hosts.rate, hosts.rate_at = turns.all_rate + 1000 * got, hosts.now
-            if len(turns.nodes) > 1:
-                run.loads[turns.me] = turns.load + got
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         run = self._begin()
@@ -671,6 +673,7 @@ class MemoryFrontier:
             seeding=seed is not None,
             hold=HOLD_ID in run.tasks,
             stopping=run.stopping,
+            paused=run.paused,
             started_at_ms=run.started,
             finished_at_ms=run.finished,
             reasons=dict(run.reasons),

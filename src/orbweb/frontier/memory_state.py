@@ -68,6 +68,7 @@ class Run:
         self.loads: dict[str, int] = {}
         self.dealt_to: list[str] = []
         self.deal: list[int] = []
+        self.heavy: list[str] = []
         self.claims: dict[str, tuple[int, list[str]]] = {}
         self.nodes = TimedSet()
         self.beats: dict[str, tuple[int, bytes]] = {}
@@ -107,3 +108,8 @@ class MemoryShard:
     current: dict[tuple[str, str], str] = field(default_factory=dict)
     """(job, run) to epoch."""
     job_seen: dict[str, set[int]] = field(default_factory=dict)
+
+    def forget(self, base: str) -> None:
+        """Take a run out of use."""
+        del self.runs[base]
+        self.hosts.pace.pop(base, None)
