@@ -54,7 +54,8 @@ def test_a_script_holds_only_the_functions_that_it_comes_to() -> None:
 
     shared = function("far", "return 1") + function("near", "far()") + function("other", "near()")
     kept = without_unused(shared, "near()\n")
-    assert "function far" in kept and "function near" in kept
+    assert "function far" in kept
+    assert "function near" in kept
     assert "function other" not in kept
 
 
