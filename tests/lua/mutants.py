@@ -336,12 +336,10 @@ MUTANTS = (
     Mutant(
         "a crowded host is asked for more",
         "report",
-        "if failures * 20 > answers or",
+        "refused > 0 or failures * 5 > answers or",
         "if false and",
     ),
-    Mutant(
-        "the throttle does not settle", "report", "if host_now < number(v[8]) then return end", ""
-    ),
+    Mutant("the throttle does not settle", "report", "if host_now < settle then return end", ""),
     Mutant("blocked hosts return together", "hold_off", " + jitter(ARGV[i], math.floor(ms / 2))"),
     Mutant(
         "a paused run goes on",
