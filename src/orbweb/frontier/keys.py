@@ -82,7 +82,19 @@ class RunKeys:
 
 RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
-    | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
+    | {
+        "visited",
+        "visits",
+        "parked",
+        "left",
+        "claims",
+        "nodes",
+        "beats",
+        "dead",
+        "why",
+        "reasons",
+        "seen",
+    }
 )
 
 

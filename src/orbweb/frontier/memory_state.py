@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from orbweb.frontier.base import SEED_ID, NewRequest, RunConfig, RunState, new_epoch
+from orbweb.frontier.memory_seen import Seen
 
 NO_LIMIT = 1_000_000
 
@@ -133,8 +134,8 @@ class Run:
         self.dead: dict[str, Buried] = {}
         self.reasons: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
-        self.own_seen: set[int] = set()
-        self.seen = self.own_seen
+        self.own_seen: Seen | None = None
+        self.seen = Seen(self.config.seen)
         self.seq = 0
         self.cursor = 0
         self.stopping = False
@@ -168,4 +169,4 @@ class MemoryShard:
     """By base."""
     current: dict[tuple[str, str], str] = field(default_factory=dict)
     """(job, run) to epoch."""
-    job_seen: dict[str, set[int]] = field(default_factory=dict)
+    job_seen: dict[str, Seen] = field(default_factory=dict)

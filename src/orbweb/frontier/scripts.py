@@ -1,8 +1,9 @@
-"""The Lua transitions as the server runs them: one file each, with `shard.lua` in front."""
+"""The Lua transitions as the server runs them: one file each, with what it stands on in front."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -29,8 +30,32 @@ TRANSITIONS: dict[str, str] = {
     "fsck": DRAINING,
     "reset": DRAINING,
     "collect": DRAINING,
+    "seen_check": DRAINING,
+    "seen_forget": DRAINING,
+    "seen_learn": "",
+    "journal": DRAINING,
+    "restore": "",
 }
 """Name of each transition and its script flags. The names are those of the files in `lua/`."""
+
+PUSHING = frozenset({"ack", "emit", "seed_push", "add"})
+"""Transitions that let requests in."""
+
+SEEING = PUSHING | {"visit", "seen_check", "seen_forget", "seen_learn"}
+"""Transitions that look at which requests are seen: there is one script of each for every kind."""
+
+SHARED = ("shard", "seen", "push")
+"""Files that stand in front of transitions and are none, besides those of `SEEN_KINDS`."""
+
+SEEN_KINDS: dict[str, str] = {
+    "exact": "seen_exact",
+    "compact": "seen_compact",
+    "set": "seen_set",
+    "bloom": "seen_bloom",
+    "bloom-module": "seen_bloom_module",
+    "local": "seen_local",
+}
+"""Files of the kinds in which seen requests are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +71,22 @@ def lua_text(name: str) -> str:
     return files("orbweb.frontier").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
 
 
-def assemble(name: str, shard: str, transition: str) -> Script:
-    """Put the shared pieces in front of a transition, with the flags that the server reads."""
+def assemble(name: str, kind: str = "exact", text: Callable[[str], str] = lua_text) -> Script:
+    """Put in front of a transition what it uses, with the flags that the server reads.
+
+    `kind` counts only for transitions in `SEEING`. `text` gives the Lua of a file by its name.
+    """
     flags = TRANSITIONS[name]
-    first = f"#!lua flags={flags}\n" if flags else "#!lua\n"
-    source = f"{first}{shard}\nif KEYS[2] then use(KEYS[2]) end\n{transition}".encode()
+    pieces = [f"#!lua flags={flags}" if flags else "#!lua", text("shard")]
+    pieces.append("if KEYS[2] then use(KEYS[2]) end")
+    if name in SEEING:
+        pieces += [text(SEEN_KINDS[kind]), text("seen")]
+    if name in PUSHING:
+        pieces.append(text("push"))
+    source = "\n".join([*pieces, text(name)]).encode()
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest())
 
 
 @cache
-def script(name: str) -> Script:
-    return assemble(name, lua_text("shard"), lua_text(name))
+def script(name: str, kind: str = "exact") -> Script:
+    return assemble(name, kind)
