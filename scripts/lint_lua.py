@@ -1,4 +1,4 @@
-"""Lint the Lua transitions as the server sees them: each with `shard.lua` in front.
+"""Lint the Lua transitions as the server sees them: each with what stands in front of it.
 
 Line numbers that luacheck prints are those of the assembled script; the head line says how many
 lines of it come before the transition's own.
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from orbweb.frontier.scripts import TRANSITIONS, lua_text, script
+from orbweb.frontier.scripts import SEEING, SEEN_KINDS, SHARED, TRANSITIONS, lua_text, script
 
 
 def shared_names(shard: str) -> list[str]:
@@ -23,12 +23,14 @@ def shared_names(shard: str) -> list[str]:
 
 
 def main() -> int:
-    shard = lua_text("shard")
-    ignored = [f"{code}/^{name}$" for name in shared_names(shard) for code in ("211", "221", "231")]
-    print(f"transitions begin at line {shard.count(chr(10)) + 3}; before that is shard.lua")
+    shared = "\n".join(lua_text(name) for name in (*SHARED, *SEEN_KINDS.values()))
+    names = dict.fromkeys(shared_names(shared))
+    ignored = [f"{code}/^{name}$" for name in names for code in ("211", "221", "231", "311")]
+    print(f"shard.lua ends at line {lua_text('shard').count(chr(10)) + 1} of each")
     with tempfile.TemporaryDirectory() as folder:
         for name in TRANSITIONS:
-            (Path(folder) / f"{name}.lua").write_bytes(script(name).source)
+            for kind in SEEN_KINDS if name in SEEING else ("exact",):
+                (Path(folder) / f"{name}.{kind}.lua").write_bytes(script(name, kind).source)
         config = Path(__file__).parent.parent / ".luacheckrc"
         command = ["luacheck", "--quiet", "--no-color", "--config", str(config), "--no-cache", "."]
         return subprocess.run([*command, "--ignore", *ignored], cwd=folder, check=False).returncode

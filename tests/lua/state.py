@@ -101,12 +101,12 @@ def _fold_exact(buckets: State, size: int) -> set[int]:
     """The members; each must lie where it will be looked for."""
     members = set()
     low = 1 << (size.bit_length() - 1)
-    for number, bucket in buckets.items():
+    for start, bucket in buckets.items():
         for member in bucket:
-            spread = int(member[-9:])
-            right = spread % (low * 2)
-            right = right if right < size else spread % low
-            assert right == int(number), f"{member} lies in bucket {number}, not in {right}"
+            spread = float(member) / 2**64 + 0.5
+            level = low * 2 if int(spread * low) < size - low else low
+            right = min(int(spread * level), level - 1) * (2**30 // level)
+            assert right == int(start), f"{member} lies in bucket {start}, not in {right}"
             assert int(member) not in members
             members.add(int(member))
     return members

@@ -66,6 +66,11 @@ class MemoryFrontier:
             )
         return run
 
+    @property
+    def seen(self) -> Seen:
+        """What the run has seen."""
+        return self._run().seen
+
     def _begin(self) -> Run:
         run = self._run()
         self._wall = self.shard.now_ms()

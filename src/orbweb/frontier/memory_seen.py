@@ -147,6 +147,22 @@ class Seen:
     def __len__(self) -> int:
         return sum(part.count for part in self.parts)
 
+    @property
+    def capacity(self) -> int:
+        """Requests for which all layers together are made; 0 = no end."""
+        if self.config.kind is not SeenKind.BLOOM:
+            return 0
+        return sum(layer.capacity for layer in self.config.layers())
+
+    @property
+    def fill(self) -> float:
+        """How much of the capacity is used: 1 = full; 0 where there is no end."""
+        if not self.capacity:
+            return 0.0
+        last = self.parts[-1]
+        before = sum(layer.capacity for layer in self.config.layers()[: last.layer])
+        return (before + last.count) / self.capacity
+
     def has(self, fingerprint: int, host: str, wall: int, *, sure: bool = False) -> bool:
         """Whether it counts as seen. `sure`: by the exact set beside a kind that errs."""
         self._turn(wall)

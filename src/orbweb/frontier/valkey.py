@@ -185,6 +185,16 @@ class ValkeyFrontier:
             self._kind = SeenKind(found.decode())
         return self._kind
 
+    async def seen_base(self) -> str:
+        """The key of what the run has seen; empty when the run is gone."""
+        if self.run is None:
+            return ""
+        try:
+            found = await self.caller.execute("HGET", self.run.meta, "seen")
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"seen: {error}") from error
+        return found.decode() if found else ""
+
     async def open(self, config: RunConfig) -> Opened:
         seen, first = config.seen, config.seen.layers()[0]
         answer = await self.caller.call(

@@ -21,19 +21,19 @@ end
 
 local removed = 0
 
--- Unlinks a part of what is seen, from its last key to its first: `name` is its key and how many more
--- are named after it.
+-- Unlinks a part of what is seen, from its last key to its first: `name` is its key, how many more are
+-- named after it, and the kind.
 local function remove_part(name)
-  local key, keys = string.match(name, '^(%S+) (%d+)$')
+  local key, keys, kind = string.match(name, '^(%S+) (%d+) (%S+)$')
   local left = tonumber(keys)
   call('SREM', GARBAGE, name)
   while left > 0 and removed < budget do
     left = left - 1
-    call('UNLINK', key .. ':' .. int(left))
+    call('UNLINK', key .. seen_key(kind, left))
     removed = removed + 1
   end
   if left > 0 then
-    call('SADD', GARBAGE, key .. ' ' .. int(left))
+    call('SADD', GARBAGE, key .. ' ' .. int(left) .. ' ' .. kind)
   else
     call('UNLINK', key)
     removed = removed + 1
@@ -47,10 +47,10 @@ local function give_up_seen(base)
   local parts = call('HGETALL', base .. ':parts')
   for i = 1, #parts, 2 do
     local size = tonumber(string.match(parts[i + 1], '^%d+ (%d+)'))
-    call('SADD', GARBAGE, base .. ':' .. parts[i] .. ' ' .. int(seen_keys(kind, size)))
+    call('SADD', GARBAGE, base .. ':' .. parts[i] .. ' ' .. int(seen_keys(kind, size)) .. ' ' .. kind)
   end
   local v = call('HMGET', base, 'part', 'size')
-  call('SADD', GARBAGE, base .. ':' .. v[1] .. ' ' .. int(seen_keys(kind, tonumber(v[2]))))
+  call('SADD', GARBAGE, base .. ':' .. v[1] .. ' ' .. int(seen_keys(kind, tonumber(v[2]))) .. ' ' .. kind)
   call('UNLINK', base, base .. ':parts', base .. ':sure', base .. ':hosts')
 end
 

@@ -12,18 +12,23 @@ local SEEN_ERRS = true
 local WORDS = '<' .. string.rep('I4', 16)
 local NO_BLOCK = string.rep('\0', 64)
 local band, bor, lshift, rshift = bit.band, bit.bor, bit.lshift, bit.rshift
+local sub, unpack_words = string.sub, struct.unpack
 
 -- The key and offset of a fingerprint's block, and 80 bits that choose a bit in each of its words.
 local function place(part, mark)
   local hex = redis.sha1hex(mark)
-  local block = tonumber(string.sub(hex, 1, 10), 16) % part.size
+  local block = tonumber(sub(hex, 1, 10), 16) % part.size
   local segment = (block - block % 1024) / 1024
   return part.key .. ':' .. segment, (block % 1024) * 64, hex
 end
 
-local function read_block(key, offset)
+-- Reads a block. A segment is made whole: one that grows would be given twice the room.
+local function read_block(part, key, offset)
   local block = call('GETRANGE', key, offset, offset + 63)
-  return #block == 64 and block or block .. string.sub(NO_BLOCK, #block + 1)
+  if #block == 64 then return block end
+  local segment = tonumber(string.match(key, '%d+$'))
+  call('SETRANGE', key, math.min(1024, part.size - segment * 1024) * 64 - 1, '\0')
+  return NO_BLOCK
 end
 
 local function seen_has(part, mark)
@@ -31,8 +36,8 @@ local function seen_has(part, mark)
   local block = call('GETRANGE', key, offset, offset + 63)
   if #block < 64 then return false end
   for group = 0, 3 do
-    local bits = tonumber(string.sub(hex, 11 + group * 5, 15 + group * 5), 16)
-    local a, b, c, d = struct.unpack('<I4I4I4I4', block, group * 16 + 1)
+    local bits = tonumber(sub(hex, 11 + group * 5, 15 + group * 5), 16)
+    local a, b, c, d = unpack_words('<I4I4I4I4', block, group * 16 + 1)
     if band(rshift(a, band(bits, 31)), 1) == 0 then return false end
     if band(rshift(b, band(rshift(bits, 5), 31)), 1) == 0 then return false end
     if band(rshift(c, band(rshift(bits, 10), 31)), 1) == 0 then return false end
@@ -43,10 +48,10 @@ end
 
 local function seen_put(part, mark)
   local key, offset, hex = place(part, mark)
-  local block = read_block(key, offset)
-  local words = {struct.unpack(WORDS, block)}
+  local block = read_block(part, key, offset)
+  local words = {unpack_words(WORDS, block)}
   for group = 0, 3 do
-    local bits = tonumber(string.sub(hex, 11 + group * 5, 15 + group * 5), 16)
+    local bits = tonumber(sub(hex, 11 + group * 5, 15 + group * 5), 16)
     for word = group * 4 + 1, group * 4 + 4 do
       words[word] = bor(words[word], lshift(1, band(bits, 31))) % 4294967296
       bits = rshift(bits, 5)

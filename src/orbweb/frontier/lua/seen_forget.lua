@@ -35,7 +35,7 @@ local function forget_older(age)
     if wall - begun >= age then
       local kind = call('HGET', seen_base, 'kind')
       if forgotten == 0 then call('HSET', seen_base, 'first', int(part.number + 1)) end
-      call('SADD', GARBAGE, part.key .. ' ' .. int(seen_keys(kind, part.size)))
+      call('SADD', GARBAGE, part.key .. ' ' .. int(seen_keys(kind, part.size)) .. ' ' .. kind)
       call('HDEL', seen_base .. ':parts', int(part.number))
       forgotten = forgotten + part.count
     end

@@ -8,7 +8,7 @@ read_wall()
 seen_base = KEYS[2]
 seen_open()
 local before = last.count
-salted = nil -- what was exported is the number of its forgotten host already
+salted, simple = nil, false -- what was exported is the number of its forgotten host already
 local learned = 0
 for i = 2, #ARGV do
   if not is_seen(ARGV[i], '') then

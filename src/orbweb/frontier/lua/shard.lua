@@ -15,8 +15,8 @@
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
 --   :jobs       hash  job -> generation      of what its runs have seen, when they share it
 --   :runs       zset  job:run:epoch -> when it may be collected (wall ms, inf = never)
---   :garbage    set   run bases that nobody can reach any more, and parts of what is seen: a key and
---                     how many keys :0, :1 and so on there are after it
+--   :garbage    set   run bases that nobody can reach any more, and parts of what is seen: a key,
+--                     how many keys begin with it, and the kind
 -- Run
 --   :meta       hash  state, counters, configuration, the run's own clock (wall, log)
 --   :body       hash  id -> host \n priority \n retries \n payload     THE set of pending requests
@@ -59,7 +59,8 @@ local reasons, counters = {}, {}
 local visiting
 local duplicates = 0
 local armed = {} -- hosts that are in the line
-local on_commit -- what `seen.lua` still has to write
+-- What `seen.lua` still has to write.
+local on_commit
 local journal -- an export runs: requests that leave are noted
 
 local function use(base)
@@ -124,10 +125,17 @@ local function give_up(name)
   call('HDEL', base .. ':meta', 'state')
 end
 
--- How many keys with a number a part of what is seen has (see `seen.lua`).
+-- How many keys a part of what is seen has after its own (see `seen.lua`), and how they end.
 local function seen_keys(kind, size)
   if kind == 'bloom' then return math.ceil(size / 1024) end
   return size
+end
+
+local function seen_key(kind, number)
+  if kind ~= 'exact' or number == 0 then return ':' .. int(number) end
+  local low = 1 -- buckets of `exact` are numbered as they were split off, and named by their range
+  while low * 2 <= number do low = low * 2 end
+  return ':' .. int((2 * (number - low) + 1) / (2 * low) * 1073741824)
 end
 
 local function count(reason, n)
