@@ -6,14 +6,16 @@ import re
 from importlib.resources import files
 
 from orbweb.frontier.keys import RUN_KEYS, ShardKeys
-from orbweb.frontier.scripts import TRANSITIONS, lua_text
+from orbweb.frontier.scripts import SEEN_KINDS, SHARED, TRANSITIONS, lua_text
+from orbweb.frontier.seen import SeenKind
 
 FOLDER = files("orbweb.frontier").joinpath("lua")
 
 
 def test_each_transition_is_a_file_and_each_file_a_transition() -> None:
     names = {file.name.removesuffix(".lua") for file in FOLDER.iterdir()}
-    assert names == {*TRANSITIONS, "shard"}
+    assert names == {*TRANSITIONS, *SHARED, *SEEN_KINDS.values()}
+    assert set(SEEN_KINDS) == set(SeenKind)
 
 
 def test_keys_of_a_run_are_those_of_the_lua() -> None:
@@ -26,7 +28,7 @@ def test_keys_of_a_run_are_those_of_the_lua() -> None:
 
 
 def test_keys_of_a_shard_are_those_of_the_lua() -> None:
-    texts = "".join(lua_text(name) for name in ("shard", *TRANSITIONS))
+    texts = "".join(lua_text(name) for name in (*SHARED, *SEEN_KINDS.values(), *TRANSITIONS))
     used = set(re.findall(r"SHARD \.\. ':(\w+):?'", texts))
     keys = ShardKeys("p")
     named = [keys.clock, keys.next_allowed, keys.current, keys.runs, keys.garbage, keys.jobs]
@@ -54,6 +56,6 @@ def test_every_transition_says_what_it_takes_and_returns() -> None:
 
 
 def test_scripts_never_look_through_the_whole_store() -> None:
-    for name in ("shard", *TRANSITIONS):
+    for name in (*SHARED, *SEEN_KINDS.values(), *TRANSITIONS):
         commands = set(re.findall(r"call\('(\w+)'", lua_text(name)))
         assert not commands & {"KEYS", "SCAN", "FLUSHDB", "FLUSHALL", "LREM"}, name

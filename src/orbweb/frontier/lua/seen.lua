@@ -19,9 +19,9 @@
 -- because it is full or old, nil when none may; seen_make: makes an empty part.
 
 local known = {} -- fingerprints that were found or remembered in this call
-local last, older, salted
+local newest, older, salted
 local simple -- one part of a kind that does not err, no host forgotten: a fingerprint is its own mark
-local last_count
+local first_count
 
 local function seen_part(number, held, size, capacity, layer, begun)
   return {
@@ -32,34 +32,34 @@ end
 
 -- Begins the part that follows the last. What is torn off leaves a record that is written again.
 local function next_part(full)
-  local size, capacity, layer = seen_shape(last, full)
+  local size, capacity, layer = seen_shape(newest, full)
   if not size then return end
-  local part = seen_part(int(last.number + 1), 0, size, capacity, layer, wall)
+  local part = seen_part(int(newest.number + 1), 0, size, capacity, layer, wall)
   seen_make(part)
-  call('HSET', seen_base .. ':parts', int(last.number), table.concat({
-    int(last.count), int(last.size), int(last.capacity), int(last.layer), int(last.begun)}, ' '))
+  call('HSET', seen_base .. ':parts', int(newest.number), table.concat({
+    int(newest.count), int(newest.size), int(newest.capacity), int(newest.layer), int(newest.begun)}, ' '))
   call('HSET', seen_base, 'part', int(part.number), 'count', '0', 'size', int(size), 'capacity', int(capacity),
     'layer', int(layer), 'begun', int(wall))
-  table.insert(older, 1, last)
-  last, last_count = part, 0
+  table.insert(older, 1, newest)
+  newest, first_count = part, 0
 end
 
 local function seen_open()
   local v = call('HMGET', seen_base, 'part', 'count', 'size', 'capacity', 'layer', 'begun', 'first', 'age', 'hosts')
   if not v[1] then error('RUNLOST what the job has seen was reset') end
-  last = seen_part(v[1], v[2], v[3], v[4], v[5], v[6])
-  last_count, older, salted = last.count, {}, v[9]
-  for number = last.number - 1, tonumber(v[7]), -1 do -- some layers, and the generations that are kept
+  newest = seen_part(v[1], v[2], v[3], v[4], v[5], v[6])
+  first_count, older, salted = newest.count, {}, v[9]
+  for number = newest.number - 1, tonumber(v[7]), -1 do -- some layers, and the generations that are kept
     local record = call('HGET', seen_base .. ':parts', int(number))
     older[#older + 1] = seen_part(int(number), string.match(record, '(%d+) (%d+) (%d+) (%d+) (%d+)'))
   end
   local age = tonumber(v[8])
-  if age > 0 and last.count > 0 and wall - last.begun >= age then next_part(false) end
+  if age > 0 and newest.count > 0 and wall - newest.begun >= age then next_part(false) end
   simple = not (SEEN_ERRS or salted or older[1])
 end
 
 on_commit = function()
-  if last and last.count ~= last_count then call('HSET', seen_base, 'count', int(last.count)) end
+  if newest and newest.count ~= first_count then call('HSET', seen_base, 'count', int(newest.count)) end
 end
 
 -- The number that stands for a request of a host that was forgotten: another one each time, so that
@@ -88,7 +88,7 @@ local function look_up(member, host)
   if SEEN_ERRS and string.byte(member) == 61 then
     return call('SISMEMBER', seen_base .. ':sure', mark) == 1
   end
-  if seen_has(last, mark) then return true end
+  if seen_has(newest, mark) then return true end
   for _, part in ipairs(older) do
     if seen_has(part, mark) then return true end
   end
@@ -98,9 +98,9 @@ end
 -- Links repeat within a call, above all those of a site's menu: each is looked up once.
 local function is_seen(member, host)
   if known[member] then return true end
-  if not last then seen_open() end
+  if not newest then seen_open() end
   local seen
-  if simple then seen = seen_has(last, member) else seen = look_up(member, host) end
+  if simple then seen = seen_has(newest, member) else seen = look_up(member, host) end
   if seen then known[member] = true end
   return seen
 end
@@ -110,7 +110,7 @@ local function remember(member, host)
   if known[member] then return end
   known[member] = true
   local mark = simple and member or mark_of(member, host)
-  if last.capacity > 0 and last.count >= last.capacity then next_part(true) end
-  if seen_put(last, mark) then last.count = last.count + 1 end
+  if newest.capacity > 0 and newest.count >= newest.capacity then next_part(true) end
+  if seen_put(newest, mark) then newest.count = newest.count + 1 end
   if SEEN_ERRS and string.byte(member) == 61 then call('SADD', seen_base .. ':sure', mark) end
 end

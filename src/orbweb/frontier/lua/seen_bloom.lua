@@ -9,35 +9,33 @@
 --   :seen:N:S  string  segment S of part N: up to 1024 blocks; `size` is the number of blocks
 
 local SEEN_ERRS = true
-local WORDS = '<' .. string.rep('I4', 16)
-local NO_BLOCK = string.rep('\0', 64)
+local FOUR, NO_BLOCK = '<I4I4I4I4', string.rep('\0', 64)
 local band, bor, lshift, rshift = bit.band, bit.bor, bit.lshift, bit.rshift
-local sub, unpack_words = string.sub, struct.unpack
+local sub, words_of, pack_words = string.sub, struct.unpack, struct.pack
+local memo_part, memo_mark, memo_key, memo_offset, memo_hex, memo_block
 
--- The key and offset of a fingerprint's block, and 80 bits that choose a bit in each of its words.
-local function place(part, mark)
+-- Finds and reads the block of a mark, unless it is the one that was looked at last; the other 80 of
+-- the 120 bits that are used choose a bit in each of its words.
+local function look_at(part, mark)
+  if mark == memo_mark and part == memo_part then return end
   local hex = redis.sha1hex(mark)
   local block = tonumber(sub(hex, 1, 10), 16) % part.size
-  local segment = (block - block % 1024) / 1024
-  return part.key .. ':' .. segment, (block % 1024) * 64, hex
+  local within = block % 1024
+  memo_part, memo_mark, memo_hex = part, mark, hex
+  memo_key, memo_offset = part.key .. string.format(':%d', (block - within) / 1024), within * 64
+  memo_block = call('GETRANGE', memo_key, memo_offset, memo_offset + 63)
 end
 
--- Reads a block. A segment is made whole: one that grows would be given twice the room.
-local function read_block(part, key, offset)
-  local block = call('GETRANGE', key, offset, offset + 63)
-  if #block == 64 then return block end
-  local segment = tonumber(string.match(key, '%d+$'))
-  call('SETRANGE', key, math.min(1024, part.size - segment * 1024) * 64 - 1, '\0')
-  return NO_BLOCK
+local function bits_of(group)
+  return tonumber(sub(memo_hex, 11 + group * 5, 15 + group * 5), 16)
 end
 
 local function seen_has(part, mark)
-  local key, offset, hex = place(part, mark)
-  local block = call('GETRANGE', key, offset, offset + 63)
-  if #block < 64 then return false end
+  look_at(part, mark)
+  if memo_block == '' then return false end
   for group = 0, 3 do
-    local bits = tonumber(sub(hex, 11 + group * 5, 15 + group * 5), 16)
-    local a, b, c, d = unpack_words('<I4I4I4I4', block, group * 16 + 1)
+    local bits = bits_of(group)
+    local a, b, c, d = words_of(FOUR, memo_block, group * 16 + 1)
     if band(rshift(a, band(bits, 31)), 1) == 0 then return false end
     if band(rshift(b, band(rshift(bits, 5), 31)), 1) == 0 then return false end
     if band(rshift(c, band(rshift(bits, 10), 31)), 1) == 0 then return false end
@@ -46,20 +44,26 @@ local function seen_has(part, mark)
   return true
 end
 
+local function with_bits(group, block)
+  local bits = bits_of(group)
+  local a, b, c, d = words_of(FOUR, block, group * 16 + 1)
+  return pack_words(
+    FOUR, bor(a, lshift(1, band(bits, 31))), bor(b, lshift(1, band(rshift(bits, 5), 31))),
+    bor(c, lshift(1, band(rshift(bits, 10), 31))), bor(d, lshift(1, rshift(bits, 15))))
+end
+
 local function seen_put(part, mark)
-  local key, offset, hex = place(part, mark)
-  local block = read_block(part, key, offset)
-  local words = {unpack_words(WORDS, block)}
-  for group = 0, 3 do
-    local bits = tonumber(sub(hex, 11 + group * 5, 15 + group * 5), 16)
-    for word = group * 4 + 1, group * 4 + 4 do
-      words[word] = bor(words[word], lshift(1, band(bits, 31))) % 4294967296
-      bits = rshift(bits, 5)
-    end
+  look_at(part, mark)
+  local block = memo_block
+  if block == '' then -- the whole segment: one that grows would be given twice the room
+    local blocks = math.min(1024, part.size - tonumber(string.match(memo_key, '%d+$')) * 1024)
+    call('SETRANGE', memo_key, blocks * 64 - 1, '\0')
+    block = NO_BLOCK
   end
-  local filled = struct.pack(WORDS, unpack(words, 1, 16))
+  local filled = with_bits(0, block) .. with_bits(1, block) .. with_bits(2, block) .. with_bits(3, block)
+  memo_mark = nil
   if filled == block then return false end
-  call('SETRANGE', key, offset, filled)
+  call('SETRANGE', memo_key, memo_offset, filled)
   return true
 end
 

@@ -8,10 +8,18 @@
 
 local SEEN_ERRS = true
 
+local sub, format = string.sub, string.format
+local memo_part, memo_mark, memo_key, memo_member
+
 -- The bucket comes from the last nine digits, the member from the others: 1 / 2^32 up to a hundredth.
 local function place(part, mark)
-  local low, high = tonumber(string.sub(mark, -9)), tonumber(string.sub(mark, 1, -10)) or 0
-  return part.key .. ':' .. low % part.size, string.format('%d', high % 4294967296 - 2147483648)
+  if mark ~= memo_mark or part ~= memo_part then
+    local low, high = tonumber(sub(mark, -9)), tonumber(sub(mark, 1, -10)) or 0
+    memo_part, memo_mark = part, mark
+    memo_key = part.key .. format(':%d', low % part.size)
+    memo_member = format('%d', high % 4294967296 - 2147483648)
+  end
+  return memo_key, memo_member
 end
 
 local function seen_has(part, mark)

@@ -11,13 +11,13 @@ seen_open()
 
 local function forget_url()
   local mark, found = mark_of(ARGV[3], ARGV[4]), 0
-  table.insert(older, 1, last)
+  table.insert(older, 1, newest)
   for _, part in ipairs(older) do
     local dropped = seen_drop(part, mark)
     if dropped == nil then return -1 end
     if dropped then
       found, part.count = 1, part.count - 1
-      if part ~= last then
+      if part ~= newest then
         local record = call('HGET', seen_base .. ':parts', int(part.number))
         call('HSET', seen_base .. ':parts', int(part.number), (string.gsub(record, '^%d+', int(part.count))))
       end
@@ -30,7 +30,7 @@ end
 
 -- A part is older than the moment in which the next one began.
 local function forget_older(age)
-  local forgotten, begun = 0, last.begun
+  local forgotten, begun = 0, newest.begun
   for _, part in ipairs(older) do
     if wall - begun >= age then
       local kind = call('HGET', seen_base, 'kind')

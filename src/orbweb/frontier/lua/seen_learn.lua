@@ -7,7 +7,7 @@
 read_wall()
 seen_base = KEYS[2]
 seen_open()
-local before = last.count
+local before = newest.count
 salted, simple = nil, false -- what was exported is the number of its forgotten host already
 local learned = 0
 for i = 2, #ARGV do
@@ -16,5 +16,5 @@ for i = 2, #ARGV do
     learned = learned + 1
   end
 end
-if last.count ~= before then on_commit() end
+if newest.count ~= before then on_commit() end
 return learned
