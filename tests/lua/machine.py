@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.lua.twins import REQUEST_CODES, Backend, Twins, new_request
+from tests.lua.twins import FINGERPRINTS, JOBS, REQUEST_CODES, Backend, Twins, new_request
 
 from orbweb.errors import ConfigError, RunLost
 from orbweb.frontier.base import (
@@ -143,8 +143,9 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(run=runs, config=configs, kind=st.sampled_from(list(SeenKind)[:4]))
     def open_with_another_kind(self, run: int, config: RunConfig, kind: SeenKind) -> None:
-        run, had = self.run(run), self.seen[self.run(run)]
-        if kind is had.kind or self.memory(run) is None:
+        had = self.seen[run]
+        shared = JOBS[run][0] in self.twins.shard.job_seen and config.dedup_scope == "spider"
+        if kind is had.kind or not (shared or self.memory(run)):
             return
         config = replace(config, seen=replace(had, kind=kind), finished_ttl_ms=10**9)
         assert self.twins.open(run, config) is ConfigError
@@ -175,6 +176,16 @@ class FrontierMachine(RuleBasedStateMachine):
         elif request.fingerprint is not None:
             found = self.twins.look_at_seen(run, "forget", request.fingerprint, request.host)
             self.note(f"forget {found}")
+
+    @rule(run=runs, code=st.integers(0, 13))
+    def a_host_is_forgotten_again_and_again(self, run: int, code: int) -> None:
+        run, page = self.run(run), new_request(code)
+        mark = FINGERPRINTS[code]
+        for time in range(3):
+            link = NewRequest(f"again{code}{time}", page.host, 0, mark, b"again")
+            self.twins.step(run, "add", [link])
+            self.twins.look_at_seen(run, "forget host", page.host)
+            self.twins.look_at_seen(run, "check", mark, page.host)
 
     @rule(run=runs, node=nodes)
     def claim_seeding(self, run: int, node: str) -> None:
@@ -438,7 +449,7 @@ class FrontierMachine(RuleBasedStateMachine):
             answer = self.claim_as(run, node, self.seq[node], 9)
             self.twins.step(run, "ack", [Ack(*lease.held, "done") for lease in answer.leases])
 
-    @rule(run=runs, what=st.sampled_from(["status", "fsck", "fsck", "stop", "reset", "collect"]))
+    @rule(run=runs, what=st.sampled_from(["status", "fsck", "stop", "reset", "collect", "collect"]))
     def operate(self, run: int, what: str) -> None:
         run = self.run(run)
         if what == "fsck":
