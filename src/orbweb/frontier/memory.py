@@ -122,7 +122,9 @@ class MemoryFrontier:
         wanted, shared = config.seen.kind, self.shard.job_seen.get(self.job)
         if run and run.config.seen.kind is not wanted:
             raise other_kind("run", self.job, run.config.seen.kind, wanted)
-        if config.dedup_scope == "spider" and shared and shared.config.kind is not wanted:
+        if config.dedup_scope != "spider" or shared is None:
+            return
+        if shared.config.kind is not wanted:
             raise other_kind("job", self.job, shared.config.kind, wanted)
 
     def _open_seen(self, run: Run, config: RunConfig, wall: int) -> Seen:
