@@ -1,7 +1,6 @@
-"""Lint the Lua transitions as the server sees them: each with what stands in front of it.
+"""Lint the Lua transitions as the server sees them: each behind the shared pieces that it needs.
 
-Line numbers that luacheck prints are those of the assembled script; the head line says how many
-lines of it come before the transition's own.
+Line numbers that luacheck prints are those of the assembled script.
 """
 
 from __future__ import annotations
@@ -12,21 +11,31 @@ import sys
 import tempfile
 from pathlib import Path
 
-from orbweb.frontier.scripts import SEEING, SEEN_KINDS, SHARED, TRANSITIONS, lua_text, script
+from orbweb.frontier.scripts import (
+    SEEING,
+    SEEN_KINDS,
+    TRANSITIONS,
+    lua_text,
+    parts,
+    script,
+)
 
 
 def shared_names(shard: str) -> list[str]:
-    """Names that `shard.lua` defines: a transition need not use them all."""
+    """Names that a shared piece defines: a transition need not use them all."""
     functions = re.findall(r"^local function (\w+)", shard, re.MULTILINE)
-    values = re.findall(r"^local ([\w, ]+?)(?: =|$)", shard, re.MULTILINE)
+    values = re.findall(r"^local ([\w, ]+?)(?: =| --|$)", shard, re.MULTILINE)
     return functions + [name.strip() for group in values for name in group.split(",")]
 
 
 def main() -> int:
-    shared = "\n".join(lua_text(name) for name in (*SHARED, *SEEN_KINDS.values()))
-    names = dict.fromkeys(shared_names(shared))
-    ignored = [f"{code}/^{name}$" for name in names for code in ("211", "221", "231", "311")]
-    print(f"shard.lua ends at line {lua_text('shard').count(chr(10)) + 1} of each")
+    pieces = sorted(
+        {part for name in TRANSITIONS for kind in SEEN_KINDS for part in parts(name, kind)[:-1]}
+    )
+    shared = {name for part in pieces for name in shared_names(lua_text(part))}
+    codes = ("211", "221", "231", "311")
+    ignored = [f"{code}/^{name}$" for name in sorted(shared) for code in codes]
+    print(f"line numbers count from the first piece of each script: {', '.join(pieces)}")
     with tempfile.TemporaryDirectory() as folder:
         for name in TRANSITIONS:
             for kind in SEEN_KINDS if name in SEEING else ("exact",):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.lua.direct import DirectClient, run_now, run_together
-from tests.lua.state import Dumper, State, check_sound, comparable, living, told
+from tests.lua.state import FAR, Dumper, State, check_sound, comparable, living, told
 
 from orbweb.errors import ConfigError, RunLost
 from orbweb.frontier.base import Held, NewRequest, RunConfig
@@ -37,6 +37,7 @@ SEEN_SCRIPTS = {
     "forget host": ("seen_forget", "host"),
     "forget older": ("seen_forget", "older"),
 }
+OPERATOR_FIELDS = ("limit", "limit_until", "paused", "ceiling", "ceiling_until")
 JOBS = (("a", "r1"), ("a", "r2"), ("b", ""))
 
 
@@ -48,16 +49,12 @@ def build_scripts(changed: Mapping[str, str] | None = None) -> Scripts:
 
     Buckets are so small that a dozen fingerprints split them.
     """
-    changed = dict(changed or {})
-    buckets = changed.get("seen_exact") or lua_text("seen_exact")
+    texts = dict(changed or {})
+    buckets = texts.get("seen_exact") or lua_text("seen_exact")
     assert buckets.count("BUCKET_LOAD = 192") == 1
-    changed["seen_exact"] = buckets.replace("BUCKET_LOAD = 192", "BUCKET_LOAD = 2")
-
-    def text(name: str) -> str:
-        return changed.get(name) or lua_text(name)
-
+    texts["seen_exact"] = buckets.replace("BUCKET_LOAD = 192", "BUCKET_LOAD = 2")
     return {
-        (name, kind): assemble(name, kind, text)
+        (name, kind): assemble(name, kind, texts)
         for name in TRANSITIONS
         for kind in (SEEN_KINDS if name in SEEING else ("exact",))
     }
@@ -150,7 +147,7 @@ class Twins:
 
     def look_at_seen(self, run: int, name: str, *words: Any) -> Any:
         """Check or forget what is seen, everywhere; returns what the twin in memory says."""
-        seen, memory = self.shard.runs.get(self.memory[run]._base), None
+        seen = self.shard.runs.get(self.memory[run]._base)
         if seen is None:
             return RunLost
         self.counts["ops"] += 1
@@ -166,6 +163,38 @@ class Twins:
             assert answer == memory, f"{name}{words}: memory {memory}, server {answer}"
         return memory
 
+    def steer(self, host: str, fields: dict[str, int]) -> None:
+        """Set what an operator may say of a host; an empty dict takes all of it back."""
+        record = self.shard.hosts.records.setdefault(host, {})
+        for name in OPERATOR_FIELDS:
+            record.pop(name, None)
+        record |= {name: float(value) for name, value in fields.items()}
+        for backend in self.backends:
+            backend.client.call("HDEL", KEYS.host(host), *OPERATOR_FIELDS)
+            for name, value in fields.items():
+                backend.client.call("HSET", KEYS.host(host), name, value)
+
+    def give_load(self, run: int, node: str, load: int) -> None:
+        """As if the node had been handed out so much before."""
+        memory = self.shard.runs.get(self.memory[run]._base)
+        if memory is None:
+            return
+        memory.loads[node] = load
+        for backend, frontiers in zip(self.backends, self.servers, strict=True):
+            backend.client.call("HSET", frontiers[run].run.loads, node, load)
+
+    def pause(self, run: int) -> None:
+        """Pause the run, or let it go on."""
+        memory = self.shard.runs.get(self.memory[run]._base)
+        if memory is None:
+            return
+        memory.paused = not memory.paused
+        for backend, frontiers in zip(self.backends, self.servers, strict=True):
+            meta = frontiers[run].run.meta
+            backend.client.call(
+                *(("HSET", meta, "paused", FAR) if memory.paused else ("HDEL", meta, "paused"))
+            )
+
     def fsck(self, run: int) -> None:
         """The repair finds nothing, and changes nothing but the clocks, as `recover` does."""
         if self.memory[run]._base not in self.shard.runs:
@@ -179,7 +208,7 @@ class Twins:
         job, run_id = JOBS[run]
         epoch = self.shard.current.pop((job, run_id), None)
         if epoch is not None:
-            del self.shard.runs[f"{job}:{run_id}:{epoch}"]
+            self.shard.forget(f"{job}:{run_id}:{epoch}")
             self.collect_at.pop(f"{job}:{run_id}:{epoch}")
         if seen:
             self.shard.job_seen.pop(job, None)
@@ -192,7 +221,7 @@ class Twins:
         due = [name for name, at in self.collect_at.items() if at <= self.wall]
         for name in due:
             del self.collect_at[name]
-            del self.shard.runs[name]
+            self.shard.forget(name)
             job, run_id, _ = name.split(":")
             del self.shard.current[job, run_id]
             self.counts["collected"] += 1

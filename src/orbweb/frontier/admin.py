@@ -13,6 +13,7 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.base import DeadLetter, Status
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
 from orbweb.frontier.seen_admin import SeenAdmin
+from orbweb.frontier.steering import HostAdmin
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, parse_body
 
 PAGE = 500
@@ -47,6 +48,7 @@ class Admin:
         self._caller = ScriptCaller(client)
         self.seen = SeenAdmin(client, prefix)
         """What the jobs have seen."""
+        self.hosts = HostAdmin(client, prefix)
 
     async def runs(self, job: str | None = None) -> list[RunInfo]:
         """The living runs of a job, or of all, the latest started first."""

@@ -54,6 +54,26 @@ class ShardKeys:
     def waiting(self, host: str) -> str:
         return f"{self.tag}:waiting:{host}"
 
+    def host(self, host: str) -> str:
+        """What is known of a host. The fields stand in `shard.lua`."""
+        return f"{self.tag}:host:{host}"
+
+    @property
+    def pace(self) -> str:
+        return f"{self.tag}:pace"
+
+    @property
+    def steered(self) -> str:
+        return f"{self.tag}:steered"
+
+    @property
+    def rates(self) -> str:
+        return f"{self.tag}:rates"
+
+    @property
+    def audit(self) -> str:
+        return f"{self.tag}:audit"
+
     def robots(self, origin: str) -> str:
         return f"{self.tag}:robots:{origin}"
 
@@ -82,19 +102,8 @@ class RunKeys:
 
 RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
-    | {
-        "visited",
-        "visits",
-        "parked",
-        "left",
-        "claims",
-        "nodes",
-        "beats",
-        "dead",
-        "why",
-        "reasons",
-        "seen",
-    }
+    | {"loads", "homes", "left", "seen"}
+    | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons"}
 )
 
 

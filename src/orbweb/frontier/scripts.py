@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -19,12 +19,18 @@ TRANSITIONS: dict[str, str] = {
     "ack": DRAINING,
     "emit": DRAINING,
     "nack": DRAINING,
+    "permit": DRAINING,
+    "report": DRAINING,
     "hold_off": DRAINING,
     "seed_claim": "",
     "seed_push": "",
     "add": "",
     "redrive": DRAINING,
     "stop": DRAINING,
+    "pause": DRAINING,
+    "steer": DRAINING,
+    "hosts": "no-writes",
+    "look": "no-writes",
     "status": "no-writes",
     "visit": "",
     "fsck": DRAINING,
@@ -44,9 +50,6 @@ PUSHING = frozenset({"ack", "emit", "seed_push", "add"})
 SEEING = PUSHING | {"visit", "seen_check", "seen_forget", "seen_learn"}
 """Transitions that look at which requests are seen: there is one script of each for every kind."""
 
-SHARED = ("shard", "seen", "push")
-"""Files that stand in front of transitions and are none, besides those of `SEEN_KINDS`."""
-
 SEEN_KINDS: dict[str, str] = {
     "exact": "seen_exact",
     "compact": "seen_compact",
@@ -56,6 +59,16 @@ SEEN_KINDS: dict[str, str] = {
     "local": "seen_local",
 }
 """Files of the kinds in which seen requests are remembered."""
+
+
+PIECES: dict[str, tuple[str, ...]] = {
+    "claim": ("host", "turn"),
+    "permit": ("host",),
+    "report": ("host",),
+    "hold_off": ("host",),
+    "steer": ("host",),
+}
+"""Further files that stand between `shard.lua` and a transition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +84,26 @@ def lua_text(name: str) -> str:
     return files("orbweb.frontier").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
 
 
-def assemble(name: str, kind: str = "exact", text: Callable[[str], str] = lua_text) -> Script:
-    """Put in front of a transition what it uses, with the flags that the server reads.
+def parts(name: str, kind: str = "exact") -> tuple[str, ...]:
+    """The files that a transition is made of, in their order.
 
-    `kind` counts only for transitions in `SEEING`. `text` gives the Lua of a file by its name.
+    `kind` is that of what is seen; it counts only for transitions in `SEEING`.
+    """
+    seen = (SEEN_KINDS[kind], "seen") if name in SEEING else ()
+    push = ("push",) if name in PUSHING else ()
+    return ("shard", *PIECES.get(name, ()), *seen, *push, name)
+
+
+def assemble(name: str, kind: str = "exact", instead: Mapping[str, str] | None = None) -> Script:
+    """A transition behind the shared pieces that it needs, with the flags that the server reads.
+
+    `instead` replaces files, for tests that break them on purpose.
     """
     flags = TRANSITIONS[name]
-    pieces = [f"#!lua flags={flags}" if flags else "#!lua", text("shard")]
-    pieces.append("if KEYS[2] then use(KEYS[2]) end")
-    if name in SEEING:
-        pieces += [text(SEEN_KINDS[kind]), text("seen")]
-    if name in PUSHING:
-        pieces.append(text("push"))
-    source = "\n".join([*pieces, text(name)]).encode()
+    first = f"#!lua flags={flags}\n" if flags else "#!lua\n"
+    shard, *rest = ((instead or {}).get(part) or lua_text(part) for part in parts(name, kind))
+    text = "\n".join([shard, "if KEYS[2] then use(KEYS[2]) end", *rest])
+    source = f"{first}{text}".encode()
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest())
 
 

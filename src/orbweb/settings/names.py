@@ -28,6 +28,7 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
 """Other frameworks' names of our settings."""
 
 _EXACT_END = "the end of a run is exact, nothing has to be guessed"
+_ONE_THROTTLE = "the throttle finds the rate by what it does to the host"
 _EVENT_LOOP = "all requests of a node share one event loop"
 _DEAD_LETTERS = "failed requests stay in the store: see `orbweb failed`"
 
@@ -41,6 +42,8 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
         "REQUEST_BUFFER_MAX_CACHED": "new requests enter with the answer of their page",
         "GLOBAL_THROTTLE": "limits of a host always hold over all nodes",
         "DEDUP_TO_MD5": "fingerprints are numbers already",
+        "AUTOTHROTTLE_TARGET_CONCURRENCY": _ONE_THROTTLE,
+        "AUTOTHROTTLE_DEBUG": "what the throttle has found is kept in the store",
         "DOWNLOADER_ASYNC": _EVENT_LOOP,
         "DOWNLOADER_ASYNC_CONCURRENCY": _EVENT_LOOP,
         "ASYNC_THREADS_PER_LOOP": _EVENT_LOOP,
@@ -58,14 +61,14 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
 """Settings that have nothing left to say here, each with the reason; setting one gives a note."""
 
 _DEFERRED_PREFIXES = (
-    "BATCH_", "CIRCUIT_", "ELASTICSEARCH_", "KAFKA_", "METRICS_", "MONGO_", "MYSQL_", "POSTGRES_",
+    "BATCH_", "ELASTICSEARCH_", "KAFKA_", "METRICS_", "MONGO_", "MYSQL_", "POSTGRES_",
     "PROXY_", "RESPONSE_CACHE_", "TASK_", "USER_POOL_", "WARNING_",
 )  # fmt: skip
 _DEFERRED_NAMES = frozenset(
     {
-        "ANTIBOT_DETECT", "AUTOTHROTTLE_ENABLED", "DEBUG", "DOWNLOADER_IMPERSONATE", "FEEDS",
+        "ANTIBOT_DETECT", "DEBUG", "DOWNLOADER_IMPERSONATE", "FEEDS",
         "HTTPCACHE_ENABLED", "HTTPX_HTTP2", "LOG_COLOR", "LOG_RETENTION", "LOG_ROTATION",
-        "RANDOMIZE_DOWNLOAD_DELAY", "RANDOM_USER_AGENT", "SPIDER_MIDDLEWARES", "WEBDRIVER",
+        "RANDOM_USER_AGENT", "SPIDER_MIDDLEWARES", "WEBDRIVER",
     }
 )  # fmt: skip
 

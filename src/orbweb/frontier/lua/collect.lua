@@ -71,7 +71,7 @@ elseif base then
   give_up_seen(base .. ':seen')
   if remove_queues() then
     call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY,
-      CLAIMS, NODES, BEATS, DEAD, WHY, REASONS)
+      LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS)
     call('SREM', GARBAGE, base)
     removed = removed + 1
   end

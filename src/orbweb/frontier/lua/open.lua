@@ -4,25 +4,26 @@
 -- ARGV  1 time ('' = server's), 2 job, 3 run, 4 epoch to use if the run is new, 5 finished ttl ms,
 --       6 run ttl ms (0 = never collected), 7 keep alive (0/1), 8 dedup scope (run, spider),
 --       9 concurrency (0 = no limit), 10 delay ms, 11 fetch timeout ms, 12 clock step ms,
---       13 max retries, 14 max deliveries, 15 kind of what is seen, 16 its plan, 17 size and
---       18 capacity of its first part, 19 age ms after which a part is old (0 = never)
+--       13 max retries, 14 max deliveries, 15 what else it wants of hosts: see read_policy in host.lua,
+--       16 kind of what is seen, 17 its plan, 18 size and 19 capacity of its first part, 20 age ms after
+--       which a part is old (0 = never)
 -- Returns  state it was found in (new, running, done), epoch, the plan that holds; or 'kind', what is
 --          of another kind (run, job), its kind; or 'module', what the server says of its commands
 
 read_wall()
-local kind = ARGV[15]
+local kind = ARGV[16]
 
 -- Makes an empty memory of what is seen, unless there is one. Its module may be missing, so it comes
 -- before all else that is written.
 local function make_seen(base)
   if call('HEXISTS', base, 'kind') == 1 then return end
   if kind == 'bloom-module' and call('EXISTS', base .. ':1') == 0 then
-    local rate, capacity = string.match(ARGV[16], '(%S+) (%S+)')
+    local rate, capacity = string.match(ARGV[17], '(%S+) (%S+)')
     local made = redis.pcall('BF.RESERVE', base .. ':1', rate, capacity, 'EXPANSION', '2')
     if made.err then return {'module', made.err} end
   end
-  call('HSET', base, 'kind', kind, 'plan', ARGV[16], 'age', ARGV[19], 'part', '1', 'first', '1', 'count', '0',
-    'size', ARGV[17], 'capacity', ARGV[18], 'layer', '0', 'begun', int(wall))
+  call('HSET', base, 'kind', kind, 'plan', ARGV[17], 'age', ARGV[20], 'part', '1', 'first', '1', 'count', '0',
+    'size', ARGV[18], 'capacity', ARGV[19], 'layer', '0', 'begun', int(wall))
 end
 
 local name = ARGV[2] .. ':' .. ARGV[3]
@@ -57,11 +58,12 @@ end
 if shared then call('HSETNX', SHARD .. ':jobs', ARGV[2], generation) end
 call('HSET', META, 'concurrency', ARGV[9] == '0' and int(NO_LIMIT) or ARGV[9], 'delay', ARGV[10], 'fetch', ARGV[11],
   'step', ARGV[12], 'retries', ARGV[13], 'deliveries', ARGV[14], 'ttl', ARGV[6], 'seen', seen,
-  'kind', kind)
+  'policy', ARGV[15], 'kind', kind)
 call('HDEL', META, 'stopping')
 call('HSET', SHARD .. ':current', name, epoch)
 if old then give_up(name .. ':' .. old) end
 begin()
+speak()
 call('ZADD', SHARD .. ':runs', ARGV[6] == '0' and 'inf' or wall + tonumber(ARGV[6]), name .. ':' .. epoch)
 if ARGV[7] == '1' then
   call('HSET', BODY, HOLD, pack_body(HOLD, 0, 0, ''))
