@@ -1,0 +1,71 @@
+"""The Lua on real servers does, key by key, what the frontier in memory does."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.lua.direct import DirectClient
+from tests.lua.machine import RARE, FrontierMachine
+from tests.lua.twins import Backend, build_scripts
+from tests.servers import Server, redis_binary
+
+STEPS = 30
+
+
+@pytest.fixture
+def servers() -> Iterator[list[Server]]:
+    kinds = ["valkey", *(["redis"] if redis_binary() else [])]
+    started = [Server(kind) for kind in kinds]
+    yield started
+    for server in started:
+        server.stop()
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("sequences", [300, pytest.param(6_000, marks=pytest.mark.long)])
+def test_every_key_is_what_the_model_says(
+    sequences: int, servers: list[Server], capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts: Counter[str] = Counter()
+    clients = [DirectClient(server.socket) for server in servers]
+    scripts = build_scripts()
+
+    class Machine(FrontierMachine):
+        pass
+
+    Machine.counts = counts
+    Machine.backends = [Backend(client, scripts) for client in clients]
+    began = time.monotonic()
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=sequences,
+            stateful_step_count=STEPS,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate, Phase.shrink],
+        ),
+    )
+    seconds = time.monotonic() - began
+    for client in clients:
+        client.close()
+    missed = [event for event in RARE if not counts[event]]
+    names = " and ".join(server.kind for server in servers)
+    with capsys.disabled():
+        print(
+            f"\nmodel: {counts['sequences']} sequences, {counts['ops']} operations on memory, "
+            f"{names}: 0 differences in {seconds:.0f} s"
+        )
+    assert not missed, f"walks never met {missed}; all: {counts}"
+    assert counts["sequences"] >= sequences
+
+
+@pytest.mark.skipif(redis_binary() is None, reason="redis-server (Debian package) is not installed")
+def test_redis_takes_part_in_the_model_test(servers: list[Server]) -> None:
+    assert [server.kind for server in servers] == ["valkey", "redis"]
