@@ -83,8 +83,8 @@ STORE = (
     Setting("DEDUP_WARN_FILL_RATE", NUMBER, 0.8, "At this part of the capacity of all layers of "
             "bloom the log warns, once.", above=0, most=1),
     Setting("DEDUP_GENERATION", NUMBER, 0.0, "Seen requests are kept in generations of this "
-            "length, so that `orbweb dedup forget --older-than` can forget old ones; 0 = in one.",
-            "seconds", low=0),
+            "length, so that `orbweb dedup forget JOB --older-than AGE` can forget old ones; 0 = "
+            "in one.", "seconds", low=0),
     Setting("DEDUP_ALLOW_LOCAL", FLAG, False, "Let a Spider use memory or lite, although each of "
             "its processes then crawls every page anew."),
     Setting("DROP_QUERY_PARAMS", TEXTS, (), "Query parameters that do not make a URL another "
