@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "where a redirect led is not seen",
         "visit",
-        "call('HSET', VISITED, member, id)\nremember(member)\n",
+        "call('HSET', VISITED, member, id)\nremember(member, ARGV[5])\n",
         "call('HSET', VISITED, member, id)\n",
     ),
     Mutant(
@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "a page that a redirect took is not held back",
-        "shard",
+        "push",
         "call('HSETNX', PARKED, member, id",
         "tostring(id",
     ),
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "a page is not free after the death of the request that took it",
-        "shard",
+        "push",
         "  call('HDEL', VISITED, member)\n  return true\n",
         "  return false\n",
     ),
@@ -141,12 +141,12 @@ MUTANTS = (
     ),
     Mutant(
         "no look at what was seen",
-        "shard",
+        "push",
         "if seen or call",
         "if call",
     ),
-    Mutant("no look at what is pending", "shard", " or call('HEXISTS', BODY, id) == 1"),
-    Mutant("nothing is remembered", "shard", "  if member ~= '' then remember(member) end\n"),
+    Mutant("no look at what is pending", "push", " or call('HEXISTS', BODY, id) == 1"),
+    Mutant("nothing is remembered", "push", "  if member ~= '' then remember(member, host) end\n"),
     Mutant("clock jumps", "shard", "elseif passed > step then passed = step end", "end"),
     Mutant("clock goes back", "shard", "if passed < 0 then passed = 0 elseif", "if"),
     Mutant(
@@ -227,8 +227,121 @@ MUTANTS = (
     ),
     Mutant(
         "split loses what it moves",
-        "shard",
-        "  each_thousand('SADD', seen_base .. ':' .. int(into))\n",
+        "seen_exact",
+        "  each_thousand('SADD', format(part.pattern, border * 1073741824))\n",
+    ),
+    Mutant(
+        "a split moves one too few",
+        "seen_exact",
+        "if spread(members[middle]) < border then",
+        "if spread(members[middle]) <= border then",
+    ),
+    Mutant(
+        "a mark is looked for in the bucket before it",
+        "seen_exact",
+        "if bucket < part.size - low then",
+        "if bucket <= part.size - low then",
+    ),
+    Mutant(
+        "a page that is new is seen at once, whatever becomes of it",
+        "seen",
+        "  if seen then known[member] = true end\n",
+        "  known[member] = true\n",
+    ),
+    Mutant("older parts are not looked at", "seen", "if seen_has(part, mark) then return true end"),
+    Mutant(
+        "a full part takes more",
+        "seen",
+        "if newest.capacity > 0 and newest.count >= newest.capacity then next_part(true) end",
+    ),
+    Mutant(
+        "what is seen is not counted",
+        "seen",
+        "if seen_put(newest, mark) then newest.count = newest.count + 1 end",
+        "seen_put(newest, mark)",
+    ),
+    Mutant(
+        "generations never end",
+        "seen",
+        "if age > 0 and newest.count > 0 and wall - newest.begun >= age then next_part(false) end",
+    ),
+    Mutant(
+        "an error of the filter drops what it must not drop",
+        "seen",
+        "    return call('SISMEMBER', seen_base .. ':sure', mark) == 1\n",
+        "",
+    ),
+    Mutant(
+        "what no error may drop is not kept apart",
+        "seen",
+        "  if SEEN_ERRS and string.byte(member) == 61 then call('SADD', "
+        "seen_base .. ':sure', mark) end\n",
+    ),
+    Mutant(
+        "a forgotten host is seen",
+        "seen",
+        "return times and after_forgetting(mark, times) or mark",
+        "return mark",
+    ),
+    Mutant(
+        "a host that is forgotten twice is seen",
+        "seen",
+        "redis.sha1hex(times .. ' ' .. mark)",
+        "redis.sha1hex('1 ' .. mark)",
+    ),
+    Mutant(
+        "compact looks at the bucket alone", "seen_compact", "high % 4294967296 - ", "0 * high - "
+    ),
+    Mutant(
+        "compact looks in one bucket",
+        "seen_compact",
+        "low % part.size",
+        "0 * low",
+    ),
+    Mutant(
+        "compact does not grow",
+        "seen_compact",
+        "return part.size * 2, part.capacity * 2, part.layer + 1",
+        "return part.size, part.capacity, part.layer + 1",
+    ),
+    Mutant(
+        "bloom looks at four words of sixteen",
+        "seen_bloom",
+        "for group = 0, 3 do",
+        "for group = 0, 0 do",
+    ),
+    Mutant(
+        "bloom forgets what its block held",
+        "seen_bloom",
+        "FOUR, bor(a, lshift(1, band(bits, 31)))",
+        "FOUR, lshift(1, band(bits, 31))",
+    ),
+    Mutant(
+        "forgotten parts stay",
+        "seen_forget",
+        "      call('SADD', GARBAGE, part.key .. ' ' .. int(seen_keys(kind, part.size)) .. ' ' .. "
+        "kind)\n",
+    ),
+    Mutant(
+        "bloom has one layer", "seen_bloom", "if number == part.layer + 1 then", "if false then"
+    ),
+    Mutant(
+        "another kind may join", "open", "if run_kind and run_kind ~= kind then", "if false then"
+    ),
+    Mutant(
+        "another kind may share what a job has seen",
+        "open",
+        "if job_kind and job_kind ~= kind then",
+        "if false then",
+    ),
+    Mutant(
+        "forgetting leaves the page",
+        "seen_forget",
+        "local dropped = seen_drop(part, mark)",
+        "local dropped = false",
+    ),
+    Mutant(
+        "young parts are forgotten", "seen_forget", "if wall - begun >= age then", "if true then"
     ),
     Mutant("no quarantine", "shard", "if token and not has_gap(host) then", "if token then"),
     Mutant(
@@ -390,9 +503,9 @@ TORN_MUTANTS = (
     ),
     Mutant(
         "seen is written before the request",
-        "shard",
+        "push",
         "  call('HSET', BODY, id, pack_body(host, priority, 0, payload))\n",
-        "  if member ~= '' then remember(member) end\n"
+        "  if member ~= '' then remember(member, host) end\n"
         "  call('HSET', BODY, id, pack_body(host, priority, 0, payload))\n",
     ),
     Mutant(

@@ -15,7 +15,7 @@ from tests.lua.twins import Backend, build_scripts
 from tests.servers import Server
 
 BUDGET = settings(
-    max_examples=400,
+    max_examples=1_200,
     stateful_step_count=24,
     deadline=None,
     database=None,

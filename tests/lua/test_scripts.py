@@ -6,15 +6,26 @@ import re
 from importlib.resources import files
 
 from orbweb.frontier.keys import RUN_KEYS, ShardKeys
-from orbweb.frontier.scripts import PIECES, TRANSITIONS, lua_text, script, without_unused
+from orbweb.frontier.scripts import (
+    SEEING,
+    SEEN_KINDS,
+    TRANSITIONS,
+    lua_text,
+    parts,
+    script,
+    without_unused,
+)
+from orbweb.frontier.seen import SeenKind
 
-SHARED = {"shard", *(piece for pieces in PIECES.values() for piece in pieces)}
+SHARED = {part for name in TRANSITIONS for kind in SEEN_KINDS for part in parts(name, kind)[:-1]}
 FOLDER = files("orbweb.frontier").joinpath("lua")
 
 
 def test_each_transition_is_a_file_and_each_file_a_transition() -> None:
     names = {file.name.removesuffix(".lua") for file in FOLDER.iterdir()}
     assert names == {*TRANSITIONS, *SHARED}
+    assert set(SEEN_KINDS) == set(SeenKind)
+    assert set(TRANSITIONS) > SEEING
 
 
 def test_keys_of_a_run_are_those_of_the_lua() -> None:

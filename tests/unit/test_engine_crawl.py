@@ -330,7 +330,7 @@ def test_a_store_that_forgets_early_links_gets_them_again_with_the_ack() -> None
         await asyncio.sleep(0.15)
         assert len(run.tasks) > 1000
         for id in [id for id, task in run.tasks.items() if task.place is Place.QUEUED]:
-            run.seen.discard(int(id, 16) - (int(id, 16) >> 63 << 64))
+            run.seen.forget(int(id, 16) - (int(id, 16) >> 63 << 64), "", 0)
             del run.tasks[id]
         run.queues.clear()
         run.ready = TimedSet()

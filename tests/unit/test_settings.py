@@ -229,18 +229,22 @@ def test_a_feature_that_is_not_there_is_refused_unless_switched_off(tmp_path: Pa
         load(tmp_path, ORBWEB_KAFKA_BOOTSTRAP_SERVERS="a:9092")
 
 
-@pytest.mark.parametrize("kind", ["memory", "redis", "redis-set", "set"])
-def test_other_frameworks_dedup_kinds_mean_exact_and_say_so(tmp_path: Path, kind: str) -> None:
-    settings = load(tmp_path, spider={"DEDUP_FILTER": kind})
-    assert settings["DEDUP_FILTER"] == "exact"
-    assert len(settings.notes) == 1
-    assert load(tmp_path, spider={"DEDUP_FILTER": "exact"}).notes == ()
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [("redis", "bloom"), ("redis-bloom", "bloom"), ("redis-set", "set")]
+)
+def test_netspys_dedup_kinds_are_known(tmp_path: Path, theirs: str, ours: str) -> None:
+    assert load(tmp_path, spider={"DEDUP_FILTER": theirs})["DEDUP_FILTER"] == ours
 
 
-@pytest.mark.parametrize("kind", ["bloom", "lite", "nonsense"])
-def test_a_dedup_kind_that_cannot_be_had_is_refused(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(ConfigError, match="exact"):
-        load(tmp_path, spider={"DEDUP_FILTER": kind})
+def test_a_dedup_kind_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="compact"):
+        load(tmp_path, spider={"DEDUP_FILTER": "nonsense"})
+
+
+@pytest.mark.parametrize(("name", "value"), [("DEDUP_ERROR_RATE", 0.7), ("DEDUP_MAX_LAYERS", 33)])
+def test_a_value_beyond_the_greatest_is_refused(tmp_path: Path, name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match="is the most"):
+        load(tmp_path, spider={name: value})
 
 
 def test_settings_of_one_spider_do_not_reach_another(tmp_path: Path) -> None:

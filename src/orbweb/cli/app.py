@@ -20,11 +20,17 @@ app = typer.Typer(
 )
 failed = typer.Typer(help="Requests that were given up.", no_args_is_help=True)
 items = typer.Typer(help="Files with items.", no_args_is_help=True)
+dedup = typer.Typer(help="Which URLs count as seen.", no_args_is_help=True)
 store = typer.Typer(help="The embedded store of this directory.", no_args_is_help=True)
 app.add_typer(failed, name="failed")
 app.add_typer(items, name="items")
+app.add_typer(dedup, name="dedup")
 app.add_typer(store, name="store")
 
+Urls = Annotated[list[str], typer.Argument(metavar="URL", help="Addresses of pages.")]
+Snapshot = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Lines of JSON; packed when it ends in .gz.")
+]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids, or their beginnings.")]
 Reason = Annotated[
     str | None, typer.Option("--reason", metavar="REASON", help="Only of this reason.")
@@ -306,6 +312,79 @@ def items_dedup(
     from orbweb.cli.files import dedup
 
     dedup(files, as_json=as_json)
+
+
+@dedup.command("stats")
+def dedup_stats(
+    job: Job,
+    run_id: RunId = None,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how many were seen, in what kind of filter, and how full it is."""
+    from orbweb.cli.dedup import stats
+    from orbweb.cli.options import project_settings
+
+    stats(project_settings(change, store_url), job, run_id, as_json=as_json)
+
+
+@dedup.command("check")
+def dedup_check(
+    job: Job, urls: Urls, run_id: RunId = None, change: Set = None, store_url: Store = None
+) -> None:
+    """Say of URLs whether they count as seen. Exit code 3 when one does not."""
+    from orbweb.cli.dedup import check
+    from orbweb.cli.options import project_settings
+
+    if not check(project_settings(change, store_url), job, run_id, urls):
+        raise typer.Exit(3)
+
+
+@dedup.command("forget")
+def dedup_forget(
+    job: Job,
+    urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="These.")] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="HOST", help="All of this host (host[:port]).")
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="AGE", help="Generations older than this: 30d, 12h."),
+    ] = None,
+    run_id: RunId = None,
+    yes: Yes = False,
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Let them be crawled again when they are found again."""
+    from orbweb.cli.dedup import forget
+    from orbweb.cli.options import project_settings
+
+    settings = project_settings(change, store_url)
+    forget(settings, job, run_id, urls or (), host=host, older_than=older_than, yes=yes)
+
+
+@dedup.command("export")
+def dedup_export(
+    job: Job, file: Snapshot, run_id: RunId = None, change: Set = None, store_url: Store = None
+) -> None:
+    """Write what was seen and what waits into a file. Nodes may go on meanwhile."""
+    from orbweb.cli.dedup import export
+    from orbweb.cli.options import project_settings
+
+    export(project_settings(change, store_url), job, run_id, file)
+
+
+@dedup.command("import")
+def dedup_import(
+    job: Job, file: Snapshot, run_id: RunId = None, change: Set = None, store_url: Store = None
+) -> None:
+    """Put what an export holds into a run: first what waited, then what was seen."""
+    from orbweb.cli.dedup import import_
+    from orbweb.cli.options import project_settings
+
+    import_(project_settings(change, store_url), job, run_id, file)
 
 
 @store.command("start")

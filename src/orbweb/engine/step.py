@@ -31,6 +31,7 @@ from orbweb.model.fingerprint import request_id
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
+from orbweb.model.url import host_of
 from orbweb.pipelines.buffer import Rejected
 
 EMIT_CHUNK = 1000
@@ -195,7 +196,7 @@ class Step:
         if isinstance(admitted, Refused):
             return admitted.reason
         if hop.filter_repeat and request_id(admitted) != self.lease.id:
-            free = await self._tools.session.visit(self.held, admitted)
+            free = await self._tools.session.visit(self.held, admitted, host_of(hop.url))
             if free is None:
                 raise LeaseLost(f"lease of {self.lease.id} is lost")
             if not free:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
+from orbweb.frontier.seen import SeenConfig
+
 SEED_ID = "@seed"
 """Pseudo-request that stands for the seeding of a run: a run cannot end while it is pending."""
 
@@ -41,6 +43,8 @@ class NewRequest(NamedTuple):
     priority: int
     fingerprint: int | None
     payload: Any
+    sure: bool = False
+    """No error of a filter may drop it: it is looked up in an exact set beside the filter."""
 
 
 class Held(NamedTuple):
@@ -232,6 +236,8 @@ class RunConfig:
     keep_alive: bool = False
     dedup_scope: str = "run"
     """`run` or `spider`: which requests count as seen."""
+    seen: SeenConfig = field(default_factory=SeenConfig)
+    """How they are remembered."""
     finished_ttl_ms: int = 86_400_000
     """A finished run older than this counts as absent."""
     run_ttl_ms: int = 7 * 86_400_000
@@ -371,8 +377,8 @@ class Frontier(Protocol):
         together.
         """
 
-    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
-        """Take the page to which a redirect leads, so that nobody else fetches it.
+    async def visit(self, id: str, token: str, fingerprint: int, host: str = "") -> bool | None:
+        """Take the page of `host` to which a redirect leads, so that nobody else fetches it.
 
         True: it belongs to this request now, or did in an earlier attempt. False: it was taken
         before. None: the lease is lost. When the request dies, the first link to the page that was
@@ -390,7 +396,10 @@ class RunControl(Protocol):
     """What makes a run, seeds it and ends it. The other half of a node's frontier."""
 
     async def open(self, config: RunConfig) -> Opened:
-        """Make the run or join it. A new run has its seeding pending, so it cannot end early."""
+        """Make the run or join it. A new run has its seeding pending, so it cannot end early.
+
+        Raises `ConfigError` when it remembers seen requests in another way than `config.seen`.
+        """
 
     async def seed_claim(self, node: str, seq: int, lease_ms: int) -> SeedReply:
         """Take over the seeding if nobody holds it; its lease is renewed as that of `SEED_ID`."""

@@ -39,8 +39,10 @@ from orbweb.frontier.memory_hosts import (
     Weighed,
 )
 from orbweb.frontier.memory_hosts import mark as name_of
+from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import Buried, MemoryShard, Place, Run, Task
 from orbweb.frontier.memory_turns import RIVAL_MS, Turns
+from orbweb.frontier.seen import other_kind
 from orbweb.model.reasons import Reason
 
 SHARD_STEP_MS = 1000
@@ -86,6 +88,11 @@ class MemoryFrontier:
             )
         return run
 
+    @property
+    def seen(self) -> Seen:
+        """What the run has seen."""
+        return self._run().seen
+
     def _begin(self) -> Run:
         run = self._run()
         self._wall = self.shard.now_ms()
@@ -111,24 +118,23 @@ class MemoryFrontier:
         wall = self.shard.now_ms()
         name = (self.job, self.run_id)
         epoch = self.shard.current.get(name, "")
-        found = self.shard.runs.get(self._base_of(epoch))
+        found, old = self.shard.runs.get(self._base_of(epoch)), None
         if (
             found
             and found.state is RunState.DONE
             and wall - found.finished > config.finished_ttl_ms
         ):
-            self.shard.forget(found.base)
-            found = None
+            old, found = found, None
+        self._check_kind(found, config)
         state = found.state if found else RunState.NEW
         if found is None:
             epoch = self.shard.new_epoch()
             found = Run(self._base_of(epoch), wall)
             self.shard.runs[found.base] = found
+        if old:
+            self.shard.forget(old.base)
         found.config = config
-        spider_wide = config.dedup_scope == "spider"
-        found.seen = (
-            self.shard.job_seen.setdefault(self.job, set()) if spider_wide else found.own_seen
-        )
+        found.seen = self._open_seen(found, config, wall)
         found.stopping = False
         self.shard.current[name] = epoch
         self._base = found.base
@@ -138,6 +144,24 @@ class MemoryFrontier:
             found.tasks[HOLD_ID] = Task(HOLD_ID, 0, None, place=Place.IDLE)
             self._reopen(found)
         return Opened(state, epoch, self._status(found))
+
+    def _check_kind(self, run: Run | None, config: RunConfig) -> None:
+        wanted, shared = config.seen.kind, self.shard.job_seen.get(self.job)
+        if run and run.config.seen.kind is not wanted:
+            raise other_kind("run", self.job, run.config.seen.kind, wanted)
+        if config.dedup_scope != "spider" or shared is None:
+            return
+        if shared.config.kind is not wanted:
+            raise other_kind("job", self.job, shared.config.kind, wanted)
+
+    def _open_seen(self, run: Run, config: RunConfig, wall: int) -> Seen:
+        if config.dedup_scope == "spider":
+            if self.job not in self.shard.job_seen:
+                self.shard.job_seen[self.job] = Seen(config.seen, wall)
+            return self.shard.job_seen[self.job]
+        if run.own_seen is None:
+            run.own_seen = Seen(config.seen, wall)
+        return run.own_seen
 
     def _base_of(self, epoch: str) -> str:
         return f"{self.job}:{self.run_id}:{epoch}"
@@ -152,21 +176,25 @@ class MemoryFrontier:
             run.ready.set(task.host, self._hosts.now)
 
     def _push(self, run: Run, request: NewRequest) -> bool:
-        id, host, priority, fingerprint, payload = request
+        id, host, priority, fingerprint, payload, sure = request
         if (fingerprint is not None and not self._is_free(run, request)) or id in run.tasks:
             run.reasons[Reason.DUPLICATE_REQUEST] += 1
             return False
         task = Task(host, priority, payload)
         run.tasks[id] = task
         self._enqueue(run, id, task)
-        if fingerprint is not None:
-            run.seen.add(fingerprint)
+        if fingerprint is not None and not self._is_seen(run, request):
+            run.seen.put(fingerprint, host, sure=sure)
         return True
+
+    def _is_seen(self, run: Run, request: NewRequest) -> bool:
+        mark = request.fingerprint
+        return mark is not None and run.seen.has(mark, request.host, self._wall, sure=request.sure)
 
     def _is_free(self, run: Run, request: NewRequest) -> bool:
         """Whether a page may enter. See `is_free` in `shard.lua`."""
         fingerprint = request.fingerprint
-        if fingerprint is None or fingerprint not in run.seen:
+        if fingerprint is None or not self._is_seen(run, request):
             return True
         owner = run.visited.get(fingerprint)
         if owner is None:
@@ -571,11 +599,12 @@ class MemoryFrontier:
         for host, ms in pauses:
             self._hosts.hold_off(host, ms)
 
-    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
+    async def visit(self, id: str, token: str, fingerprint: int, host: str = "") -> bool | None:
         run = self._begin()
         if not self._owned(run, id, token):
             return None
-        if fingerprint in run.seen:
+        seen = run.seen.has(fingerprint, host, self._wall)
+        if seen:
             owner = run.visited.get(fingerprint)
             if owner is None or (owner != id and owner in run.tasks):
                 return False
@@ -583,7 +612,8 @@ class MemoryFrontier:
         if fingerprint not in visits:
             visits.append(fingerprint)
         run.visited[fingerprint] = id
-        run.seen.add(fingerprint)
+        if not seen:
+            run.seen.put(fingerprint, host)
         return True
 
     async def recover(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from orbweb.frontier.base import SEED_ID, NewRequest, RunConfig, RunState, new_epoch
 from orbweb.frontier.memory_hosts import NO_LIMIT, Hosts
+from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_timed import Clock, TimedSet
 
 
@@ -75,8 +76,8 @@ class Run:
         self.dead: dict[str, Buried] = {}
         self.reasons: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
-        self.own_seen: set[int] = set()
-        self.seen = self.own_seen
+        self.own_seen: Seen | None = None
+        self.seen = Seen(self.config.seen)
         self.seq = 0
         self.cursor = 0
         self.stopping = False
@@ -107,7 +108,7 @@ class MemoryShard:
     """By base."""
     current: dict[tuple[str, str], str] = field(default_factory=dict)
     """(job, run) to epoch."""
-    job_seen: dict[str, set[int]] = field(default_factory=dict)
+    job_seen: dict[str, Seen] = field(default_factory=dict)
 
     def forget(self, base: str) -> None:
         """Take a run out of use."""

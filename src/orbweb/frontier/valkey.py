@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -45,7 +46,9 @@ from orbweb.frontier.base import (
 )
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean
 from orbweb.frontier.scripts import Script, script
+from orbweb.frontier.seen import SeenConfig, SeenKind, other_kind
 from orbweb.frontier.server import refuses_us
+from orbweb.log import event, get_logger
 
 Word = bytes | str | int
 
@@ -59,6 +62,7 @@ UNAVAILABLE = (
     TryAgainError,
     OSError,
 )
+log = get_logger("orbweb.frontier")
 TAKES_NO_WRITES = (OutOfMemoryError, ClusterDownError, MasterDownError)
 REFUSALS = ("OOM", "MISCONF", "NOREPLICAS", "BUSY")
 """How the server's other refusals begin: its disk, its replicas, somebody else's long script."""
@@ -71,15 +75,20 @@ class ScriptCaller:
         self.client = client
         self.time: Word = "" if now is None else now
         """Tests set this to turn the clock; empty is the server's own."""
-        self.scripts: dict[str, Script] = {}
-        """Replaces transitions, for tests that break them on purpose."""
+        self.scripts: dict[tuple[str, str], Script] = {}
+        """Replaces transitions of a kind, for tests that break them on purpose."""
 
     async def execute(self, *words: Word) -> Any:
         return await self.client.execute_command(*words)  # type: ignore[no-untyped-call]
 
-    async def call(self, name: str, keys: Sequence[str], args: Iterable[Word]) -> Any:
-        """Run one transition. Raises `StoreUnavailable` when it is unknown whether it happened."""
-        wanted = self.scripts.get(name) or script(name)
+    async def call(
+        self, name: str, keys: Sequence[str], args: Iterable[Word], kind: str = SeenKind.EXACT
+    ) -> Any:
+        """Run one transition. Raises `StoreUnavailable` when it is unknown whether it happened.
+
+        `kind` says how seen requests are remembered; it matters for those in `SEEING`.
+        """
+        wanted = self.scripts.get((name, kind)) or script(name, kind)
         words = (len(keys), *keys, self.time, *args)
         try:
             try:
@@ -105,12 +114,16 @@ class ScriptCaller:
         return error
 
 
-def request_words(requests: Sequence[NewRequest]) -> Iterable[Word]:
-    """Five words a request, as `push_argv` in `shard.lua` reads them."""
-    for id, host, priority, fingerprint, payload in requests:
+def request_words(requests: Sequence[NewRequest], kind: SeenKind) -> Iterable[Word]:
+    """Five words a request, as `push_argv` in `push.lua` reads them."""
+    errs = kind.errs
+    for id, host, priority, fingerprint, payload, sure in requests:
         if not -PRIORITY_LIMIT <= priority <= PRIORITY_LIMIT:
             raise ValueError(f"priority {priority} of {id} is not within ±{PRIORITY_LIMIT}")
-        yield from (id, host, int(priority), "" if fingerprint is None else fingerprint, payload)
+        mark: Word = "" if fingerprint is None else fingerprint
+        if sure and errs and fingerprint is not None:
+            mark = f"={fingerprint}"
+        yield from (id, host, int(priority), mark, payload)
 
 
 def policy_words(config: RunConfig) -> str:
@@ -169,6 +182,7 @@ class ValkeyFrontier:
         self.job = job
         self.run_id = run
         self.run: RunKeys | None = None
+        self._kind: SeenKind | None = None
         self._server = b""
 
     @property
@@ -180,8 +194,38 @@ class ValkeyFrontier:
             raise RunLost(f"{name} was called before the run was opened")
         return await self.caller.call(name, (self.shard.tag, self.run.base), args)
 
+    async def _call_seeing(self, name: str, kind: SeenKind, *args: Word) -> Any:
+        if self.run is None:
+            raise RunLost(f"{name} was called before the run was opened")
+        return await self.caller.call(name, (self.shard.tag, self.run.base), args, kind)
+
+    async def kind(self) -> SeenKind:
+        """How the run remembers seen requests; asked of the store when the run was not opened."""
+        if self._kind is None:
+            if self.run is None:
+                raise RunLost("the run was not opened")
+            try:
+                found = await self.caller.execute("HGET", self.run.meta, "kind")
+            except (RedisError, OSError) as error:
+                raise StoreUnavailable(f"kind: {error}") from error
+            if found is None:
+                raise RunLost(f"there is no run {self.run.base} in the store")
+            self._kind = SeenKind(found.decode())
+        return self._kind
+
+    async def seen_base(self) -> str:
+        """The key of what the run has seen; empty when the run is gone."""
+        if self.run is None:
+            return ""
+        try:
+            found = await self.caller.execute("HGET", self.run.meta, "seen")
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"seen: {error}") from error
+        return found.decode() if found else ""
+
     async def open(self, config: RunConfig) -> Opened:
-        state, epoch = await self.caller.call(
+        seen, first = config.seen, config.seen.layers()[0]
+        answer = await self.caller.call(
             "open",
             (self.shard.tag,),
             (
@@ -199,15 +243,46 @@ class ValkeyFrontier:
                 config.max_retries,
                 config.max_deliveries,
                 policy_words(config),
+                seen.kind,
+                seen.plan(),
+                first.size,
+                first.capacity,
+                seen.generation_ms,
             ),
         )
-        self.attach(epoch.decode())
+        state, epoch, plan = self._opened(answer, seen)
+        if plan != seen.plan():
+            event(
+                log,
+                "dedup_plan_kept",
+                level=logging.WARNING,
+                job=self.job,
+                kind=str(seen.kind),
+                kept=plan,
+                settings=seen.plan(),
+            )
+        self.attach(epoch)
+        self._kind = seen.kind
         self._server = await self._server_id()
-        return Opened(RunState(state.decode()), epoch.decode(), await self.status())
+        return Opened(RunState(state), epoch, await self.status())
+
+    def _opened(self, answer: Sequence[bytes], seen: SeenConfig) -> list[str]:
+        """The words of an `open` that was not refused."""
+        code, what, detail = (word.decode() for word in (*answer, b"")[:3])
+        if code == "kind":
+            raise other_kind(what, self.job, detail, seen.kind)
+        if code == "module":
+            raise ConfigError(
+                f"DEDUP_FILTER is {seen.kind}, but this server refuses BF.RESERVE ({what}). Right "
+                "would be a server with the module (valkey-bloom, RedisBloom), or DEDUP_FILTER = "
+                "compact, which needs none and can forget"
+            )
+        return [code, what, detail]
 
     def attach(self, epoch: str) -> None:
         """Work on this incarnation of the run without opening it (a node's second connection)."""
         self.run = self.shard.run(self.job, self.run_id, epoch)
+        self._kind = None
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         answer = await self._call("claim", node, seq, want, lease_ms)
@@ -237,18 +312,20 @@ class ValkeyFrontier:
         await self._call("fetched", *(word for pair in held for word in pair))
 
     async def ack(self, acks: Sequence[Ack]) -> list[bool]:
+        kind = await self.kind()
         words: list[Word] = []
         for ack in acks:
             words += (ack.id, ack.token, str(ack.reason), ack.items, ack.error, ack.emitted)
             words += (len(ack.children), len(ack.skipped))
-            words += request_words(ack.children)
+            words += request_words(ack.children, kind)
             for reason, number in ack.skipped:
                 words += (str(reason), number)
-        return [bool(flag) for flag in await self._call("ack", *words)]
+        return [bool(flag) for flag in await self._call_seeing("ack", kind, *words)]
 
     async def emit(self, id: str, token: str, step: int, children: Sequence[NewRequest]) -> bool:
-        words = request_words(children)
-        return bool(await self._call("emit", id, token, step, len(children), *words))
+        kind = await self.kind()
+        words = request_words(children, kind)
+        return bool(await self._call_seeing("emit", kind, id, token, step, len(children), *words))
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         words: list[Word] = []
@@ -276,8 +353,9 @@ class ValkeyFrontier:
     async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
         await self._call("hold_off", *(word for pause in pauses for word in pause))
 
-    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
-        code = await self._call("visit", id, token, fingerprint)
+    async def visit(self, id: str, token: str, fingerprint: int, host: str = "") -> bool | None:
+        kind = await self.kind()
+        code = await self._call_seeing("visit", kind, id, token, fingerprint, host)
         return None if code < 0 else bool(code)
 
     async def recover(self) -> int:
@@ -306,13 +384,17 @@ class ValkeyFrontier:
     async def seed_push(
         self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
     ) -> SeedReply:
-        code, cursor, added = await self._call(
-            "seed_push", token, batch, int(final), len(requests), *request_words(requests)
+        kind = await self.kind()
+        words = request_words(requests, kind)
+        code, cursor, added = await self._call_seeing(
+            "seed_push", kind, token, batch, int(final), len(requests), *words
         )
         return SeedReply(SeedCode(code.decode()), cursor, "", added)
 
     async def add(self, requests: Sequence[NewRequest]) -> int:
-        return int(await self._call("add", len(requests), *request_words(requests)))
+        kind = await self.kind()
+        words = request_words(requests, kind)
+        return int(await self._call_seeing("add", kind, len(requests), *words))
 
     async def redrive(self, ids: Sequence[str], *, drop: bool = False) -> int:
         """Let dead letters return to their queues, or drop them; returns how many were found."""

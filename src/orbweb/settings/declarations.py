@@ -40,6 +40,8 @@ class Setting:
     """The least value allowed."""
     above: float | None = None
     """The value must be greater than this."""
+    most: float | None = None
+    """The greatest value allowed."""
     choices: tuple[str, ...] = ()
     hot: bool = False
     """It could change while a crawl runs, because nothing is built from it at the start."""
@@ -64,11 +66,27 @@ STORE = (
             "one lasting run of the spider."),
     Setting("RUN_TTL", NUMBER, 7.0 * DAY, "How long a run with a RUN_ID is kept after its last "
             "sign of life; 0 = for ever.", "seconds", low=0),
-    Setting("DEDUP_FILTER", TEXT, "exact", "How seen requests are remembered.",
-            choices=("exact",)),
+    Setting("DEDUP_FILTER", TEXT, "exact", "How seen requests are remembered; memory and lite: in "
+            "this process alone.",
+            choices=("exact", "compact", "set", "bloom", "bloom-module", "memory", "lite")),
     Setting("DEDUP_SCOPE", TEXT, "auto", "Which requests count as seen: those of this run, or "
             "those of all runs of the spider; auto = run when RUN_ID is set, else spider.",
             choices=("auto", "run", "spider")),
+    Setting("DEDUP_INITIAL_CAPACITY", COUNT, 1_000_000, "For how many requests the first layer of "
+            "bloom, bloom-module, memory or compact is made; each further one is for twice as "
+            "many.", "requests", low=1),
+    Setting("DEDUP_ERROR_RATE", NUMBER, 1e-6, "How often the first layer of bloom, bloom-module "
+            "or memory takes a new request for a seen one; each further one half as often.",
+            above=0, most=0.5),
+    Setting("DEDUP_MAX_LAYERS", COUNT, 4, "Most layers of bloom or memory; what comes after the "
+            "last is full makes it err more and more.", "layers", low=1, most=32),
+    Setting("DEDUP_WARN_FILL_RATE", NUMBER, 0.8, "At this part of the capacity of all layers of "
+            "bloom the log warns, once.", above=0, most=1),
+    Setting("DEDUP_GENERATION", NUMBER, 0.0, "Seen requests are kept in generations of this "
+            "length, so that `orbweb dedup forget JOB --older-than AGE` can forget old ones; 0 = "
+            "in one.", "seconds", low=0),
+    Setting("DEDUP_ALLOW_LOCAL", FLAG, False, "Let a Spider use memory or lite, although each of "
+            "its processes then crawls every page anew."),
     Setting("DROP_QUERY_PARAMS", TEXTS, (), "Query parameters that do not make a URL another "
             "one, such as utm_source."),
     Setting("SPIDER_SEED_LOCK_TTL", NUMBER, float(DAY), "A finished run older than this counts "

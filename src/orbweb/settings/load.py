@@ -14,7 +14,6 @@ from orbweb.settings.declarations import DECLARATIONS, Setting
 from orbweb.settings.kinds import FALSE_WORDS, NotThisKind
 from orbweb.settings.names import (
     DEDUP_FILTERS,
-    DEDUP_FILTERS_DEFERRED,
     NEEDLESS,
     SYNONYMS,
     is_deferred,
@@ -153,7 +152,7 @@ def _read(draft: _Draft, name: str, given: str, value: Any, origin: str, *, text
     except NotThisKind as error:
         raise ConfigError(f"{where}: {error}, for example {setting.kind.example}") from None
     if name == "DEDUP_FILTER":
-        known = _dedup_filter(draft, known, where)
+        known = DEDUP_FILTERS.get(known, known)
     if setting.name == "LOG_LEVEL":
         known = known.upper()
     _check_limits(setting, known, where)
@@ -166,6 +165,8 @@ def _check_limits(setting: Setting, value: Any, where: str) -> None:
         raise ConfigError(f"{where}: {setting.low:g}{unit} is the least")
     if setting.above is not None and value <= setting.above:
         raise ConfigError(f"{where}: it must be more than {setting.above:g}{unit}")
+    if setting.most is not None and value > setting.most:
+        raise ConfigError(f"{where}: {setting.most:g}{unit} is the most")
     if setting.choices and value not in setting.choices:
         raise ConfigError(f"{where}: choose one of {', '.join(setting.choices)}")
     if setting.name == "REDIS_URL" and value and not value.startswith(REDIS_SCHEMES):
@@ -174,13 +175,3 @@ def _check_limits(setting: Setting, value: Any, where: str) -> None:
         raise ConfigError(f"{where}: it begins with a name, for example mybot/1.0, and is one line")
     if setting.name == "REDIS_KEY_PREFIX" and (not value or set(value) & set("{} \n\t")):
         raise ConfigError(f"{where}: a prefix has at least one character, no spaces, no braces")
-
-
-def _dedup_filter(draft: _Draft, kind: str, where: str) -> str:
-    if kind in DEDUP_FILTERS_DEFERRED:
-        raise ConfigError(f"{where}: this version has no such filter; use exact, which never errs")
-    stands_for = DEDUP_FILTERS.get(kind)
-    if stands_for is None:
-        return kind
-    draft.notes.append(f"{where}: the exact filter of the store is used, which never errs")
-    return stands_for

@@ -28,7 +28,6 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
 """Other frameworks' names of our settings."""
 
 _EXACT_END = "the end of a run is exact, nothing has to be guessed"
-_EXACT_DEDUP = "the exact filter has no capacity and no error rate"
 _ONE_THROTTLE = "the throttle finds the rate by what it does to the host"
 _EVENT_LOOP = "all requests of a node share one event loop"
 _DEAD_LETTERS = "failed requests stay in the store: see `orbweb failed`"
@@ -42,13 +41,9 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
         "COLLECTOR_TASK_COUNT": "a node takes as many requests as it can work on",
         "REQUEST_BUFFER_MAX_CACHED": "new requests enter with the answer of their page",
         "GLOBAL_THROTTLE": "limits of a host always hold over all nodes",
+        "DEDUP_TO_MD5": "fingerprints are numbers already",
         "AUTOTHROTTLE_TARGET_CONCURRENCY": _ONE_THROTTLE,
         "AUTOTHROTTLE_DEBUG": "what the throttle has found is kept in the store",
-        "DEDUP_ERROR_RATE": _EXACT_DEDUP,
-        "DEDUP_INITIAL_CAPACITY": _EXACT_DEDUP,
-        "DEDUP_MAX_LAYERS": _EXACT_DEDUP,
-        "DEDUP_WARN_FILL_RATE": _EXACT_DEDUP,
-        "DEDUP_TO_MD5": _EXACT_DEDUP,
         "DOWNLOADER_ASYNC": _EVENT_LOOP,
         "DOWNLOADER_ASYNC_CONCURRENCY": _EVENT_LOOP,
         "ASYNC_THREADS_PER_LOOP": _EVENT_LOOP,
@@ -77,18 +72,10 @@ _DEFERRED_NAMES = frozenset(
     }
 )  # fmt: skip
 
-DEDUP_FILTERS: Mapping[str, str | None] = MappingProxyType(
-    {
-        "exact": None,
-        "set": "exact",
-        "memory": "exact",
-        "redis": "exact",
-        "redis-set": "exact",
-    }
+DEDUP_FILTERS: Mapping[str, str] = MappingProxyType(
+    {"redis": "bloom", "redis-bloom": "bloom", "redis-set": "set"}
 )
-"""Kinds of duplicate filter that can be had: None = it is what it says, else what stands for it."""
-
-DEDUP_FILTERS_DEFERRED = frozenset({"bloom", "bloom-module", "redis-bloom", "lite"})
+"""NetSpy's names of duplicate filters."""
 
 
 def is_deferred(name: str) -> bool:

@@ -10,10 +10,12 @@ import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from redis.asyncio import Redis
 
 from orbweb.download.chain import Chain
 from orbweb.download.http import BodyLimits, HttpDownloader, HttpOptions
@@ -37,9 +39,13 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
 from orbweb.frontier.embedded import EmbeddedStore
+from orbweb.frontier.local_seen import LocalSeenFrontier
 from orbweb.frontier.memory import MemoryFrontier
+from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.robots import ValkeyRobotsStore
+from orbweb.frontier.seen import SeenConfig, SeenKind
+from orbweb.frontier.seen_state import FillWatch, LocalFillWatch
 from orbweb.frontier.server import connect, judge, read_facts
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import configure, get_logger
@@ -57,6 +63,9 @@ AIR_PENDING = 20_000
 
 COLLECT_KEYS = 200
 """Keys of past runs that are unlinked in one step."""
+
+LOCAL_FILTERS = {"memory": SeenKind.BLOOM, "lite": SeenKind.EXACT}
+"""Filters of one process, and what they are there."""
 
 log = get_logger("orbweb.engine")
 
@@ -133,7 +142,11 @@ async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunRepor
                 interval_seconds=settings["LOGSTATS_INTERVAL"],
             )
         )
-        return await engine.run()
+        report = await engine.run()
+        if store.watch is not None:
+            with suppress(StoreUnavailable):
+                await store.watch()
+        return report
 
 
 # -- the store
@@ -151,6 +164,8 @@ class _Store:
     identity: Mapping[str, str]
     revive: Callable[[], Any] | None = None
     collect: Callable[[], Awaitable[int]] | None = None
+    watch: Callable[[], Awaitable[None]] | None = None
+    """Looks whether the filter of seen requests fills up."""
 
 
 async def _open_store(
@@ -158,7 +173,7 @@ async def _open_store(
 ) -> _Store:
     if isinstance(spider, Spider):
         return await _open_shared(spider, settings, start, stack)
-    shard = MemoryShard(lambda: int(time.time() * 1000))
+    shard = MemoryShard(_wall_ms)
     frontier = MemoryFrontier(shard, spider.name)
 
     @asynccontextmanager
@@ -172,6 +187,7 @@ async def _open_store(
         codec=ObjectCodec(),
         connect=same,
         identity={},
+        watch=_memory_watch(settings, frontier),
     )
 
 
@@ -190,7 +206,7 @@ async def _open_shared(
     for warning in judge(await read_facts(client, url)):
         log.warning("%s", warning)
     prefix, job, run = settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"]
-    frontier = ValkeyFrontier(client, prefix=prefix, job=job, run=run)
+    frontier = _shared_frontier(settings, client, job)
     _say_scope(settings)
 
     @asynccontextmanager
@@ -216,7 +232,52 @@ async def _open_shared(
         },
         revive=revive,
         collect=_collector(Admin(client, prefix)),
+        watch=_fill_watch(
+            settings, FillWatch(client, job, settings["DEDUP_WARN_FILL_RATE"]), frontier
+        ),
     )
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _shared_frontier(settings: Settings, client: Redis, job: str) -> ValkeyFrontier:
+    prefix, run = settings["REDIS_KEY_PREFIX"], settings["RUN_ID"]
+    if settings["DEDUP_FILTER"] not in LOCAL_FILTERS:
+        return ValkeyFrontier(client, prefix=prefix, job=job, run=run)
+    log.warning(
+        "DEDUP_FILTER is %s: each process remembers for itself which pages it has seen, so each "
+        "crawls all of them, and a restart begins anew",
+        settings["DEDUP_FILTER"],
+    )
+    seen = Seen(replace(_seen_config(settings), kind=LOCAL_FILTERS[settings["DEDUP_FILTER"]]))
+    return LocalSeenFrontier(client, prefix=prefix, job=job, run=run, seen=seen, wall_ms=_wall_ms)
+
+
+def _fill_watch(
+    settings: Settings, watch: FillWatch, frontier: ValkeyFrontier
+) -> Callable[[], Awaitable[None]] | None:
+    """Looks at the filter in the store; None where it has no capacity."""
+    if _seen_config(settings).kind is not SeenKind.BLOOM:
+        return None
+
+    async def look() -> None:
+        base = await frontier.seen_base()
+        if base:
+            await watch.look(base)
+
+    return look
+
+
+def _memory_watch(settings: Settings, frontier: MemoryFrontier) -> Callable[[], Awaitable[None]]:
+    """Looks at the filter of this process."""
+    watch = LocalFillWatch(frontier.job, settings["DEDUP_WARN_FILL_RATE"])
+
+    async def look() -> None:
+        watch.look(frontier.seen)
+
+    return look
 
 
 async def _release(embedded: EmbeddedStore) -> None:
@@ -239,6 +300,17 @@ def _collector(admin: Admin) -> Callable[[], Awaitable[int]]:
                 pending,
             )
         return removed
+
+    return collect
+
+
+def _chores(store: _Store) -> Callable[[], Awaitable[int]]:
+    """What a node does for all from time to time."""
+
+    async def collect() -> int:
+        if store.watch is not None:
+            await store.watch()
+        return await store.collect() if store.collect is not None else 0
 
     return collect
 
@@ -272,6 +344,30 @@ def _dedup_scope(settings: Settings) -> str:
     if scope != "auto":
         return scope
     return "run" if settings["RUN_ID"] else "spider"
+
+
+def _seen_config(settings: Settings, *, shared: bool = True) -> SeenConfig:
+    """How seen requests are remembered: in the store, or in this process. Raises `ConfigError`."""
+    name = settings["DEDUP_FILTER"]
+    if shared and name in LOCAL_FILTERS and not settings["DEDUP_ALLOW_LOCAL"]:
+        raise ConfigError(
+            f"DEDUP_FILTER is {name} ({settings.origin('DEDUP_FILTER')}): it lives in one process, "
+            "but a Spider has many, and each of them would crawl every page. Right would be exact, "
+            "compact or bloom, which all nodes share; DEDUP_ALLOW_LOCAL = true if it is meant so"
+        )
+    if not shared and name == "bloom-module":
+        raise ConfigError(
+            "DEDUP_FILTER is bloom-module, but an AirSpider has no server that could have the "
+            "module. Right would be exact, compact or memory"
+        )
+    kind = SeenKind.LOCAL if name in LOCAL_FILTERS else SeenKind(name)
+    return SeenConfig(
+        kind=kind if shared else LOCAL_FILTERS.get(name, kind),
+        capacity=settings["DEDUP_INITIAL_CAPACITY"],
+        error_rate=settings["DEDUP_ERROR_RATE"],
+        max_layers=settings["DEDUP_MAX_LAYERS"],
+        generation_ms=int(settings["DEDUP_GENERATION"] * 1000),
+    )
 
 
 # -- the engine
@@ -321,7 +417,7 @@ def _build_engine(
             identity=store.identity,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
             show_summary=settings["RUN_SUMMARY_ENABLE"],
-            collect=store.collect,
+            collect=_chores(store),
             on_new_run=start.on_new_run,
         )
     )
@@ -335,7 +431,7 @@ def _engine_options(
     return EngineOptions(
         node=node,
         spider=spider.name,
-        run=_run_config(settings),
+        run=_run_config(settings, _seen_config(settings, shared=isinstance(spider, Spider))),
         concurrency=concurrency,
         max_held=max(4 * concurrency, 64),
         heartbeat_seconds=settings["HEARTBEAT_INTERVAL"],
@@ -362,7 +458,7 @@ def _pending_limit(spider: BaseSpider, settings: Settings) -> int:
     return limit or (0 if isinstance(spider, Spider) else AIR_PENDING)
 
 
-def _run_config(settings: Settings) -> RunConfig:
+def _run_config(settings: Settings, seen: SeenConfig) -> RunConfig:
     return RunConfig(
         host_concurrency=settings["CONCURRENT_REQUESTS_PER_DOMAIN"],
         host_delay_ms=math.ceil(settings["DOWNLOAD_DELAY"] * 1000),
@@ -381,6 +477,7 @@ def _run_config(settings: Settings) -> RunConfig:
         max_deliveries=settings["MAX_DELIVERIES"],
         keep_alive=settings["SPIDER_KEEP_ALIVE"],
         dedup_scope=_dedup_scope(settings),
+        seen=seen,
         finished_ttl_ms=int(settings["SPIDER_SEED_LOCK_TTL"] * 1000),
         run_ttl_ms=int(settings["RUN_TTL"] * 1000),
     )

@@ -115,8 +115,9 @@ class _DedupThenPush(LossyFrontier):
 class _SeparateSeen(StoreFrontier):
     async def mark_seen(self, fingerprint: int) -> bool:
         run = self._begin()
-        is_new = fingerprint not in run.seen
-        run.seen.add(fingerprint)
+        is_new = not run.seen.has(fingerprint, "", self._wall)
+        if is_new:
+            run.seen.put(fingerprint, "")
         return is_new
 
 
@@ -300,7 +301,7 @@ class _KeyOfAttempt(Outputs):
 def _keep_seen(old: MemoryShard, new: MemoryShard) -> None:
     for base, run in new.runs.items():
         if base in old.runs:
-            run.seen.update(old.runs[base].seen)
+            run.seen = old.runs[base].seen
 
 
 def _no_step(config: RunConfig) -> int:

@@ -282,8 +282,8 @@ class LossyFrontier:
     async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
         await self.call("hold_off", pauses)
 
-    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
-        return await self.call("visit", id, token, fingerprint)
+    async def visit(self, id: str, token: str, fingerprint: int, host: str = "") -> bool | None:
+        return await self.call("visit", id, token, fingerprint, host)
 
     async def recover(self) -> int:
         return await self.call("recover")
