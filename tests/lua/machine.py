@@ -358,13 +358,19 @@ class FrontierMachine(RuleBasedStateMachine):
             self.twins.step(run, "report", met)
             self.twins.wall += ms
 
-    @rule(run=runs, which=recent, known=st.booleans(), late=st.sampled_from([0, 3, 200]))
-    def permit(self, run: int, which: int, known: bool, late: int) -> None:
+    @rule(
+        run=runs,
+        which=recent,
+        known=st.booleans(),
+        late=st.sampled_from([0, 3, 200]),
+        slack=st.sampled_from([5, 320]),
+    )
+    def permit(self, run: int, which: int, known: bool, late: int, slack: int) -> None:
         run = self.run(run)
         self.twins.wall += late
         for held in self.pick(run, [which]):
             mark = self.marks.get(held, 0) if known else 0
-            answer = self.twins.step(run, "permit", *held, mark)
+            answer = self.twins.step(run, "permit", *held, mark, slack)
             if answer is not RunLost:
                 self.marks[held] = answer.mark
                 self.note(f"permit {answer.code} {'of the last' if mark else 'anew'}")
@@ -399,10 +405,21 @@ class FrontierMachine(RuleBasedStateMachine):
         self.seq[node] += 1
         self.claim_as(run, node, self.seq[node], 9)
 
-    @rule(run=runs, node=nodes, want=st.integers(1, 3), times=st.integers(2, 8))
-    def nodes_take_turns(self, run: int, node: str, want: int, times: int) -> None:
+    @rule(
+        run=runs,
+        node=nodes,
+        want=st.integers(1, 3),
+        times=st.integers(2, 5),
+        had=st.sampled_from([0, 0, 300]),
+        pause=st.sampled_from([20, 300]),
+    )
+    def nodes_take_turns(
+        self, run: int, node: str, want: int, times: int, had: int, pause: int
+    ) -> None:
         """Several nodes are known to live, and one of them asks again and again."""
         run = self.run(run)
+        if had:
+            self.twins.give_load(run, node, had)
         for name in "ABC":
             self.twins.renew(run, name, LEASE_MS, [])
             if name != node:
@@ -414,7 +431,7 @@ class FrontierMachine(RuleBasedStateMachine):
             answer = self.claim_as(run, node, self.seq[node], want)
             if isinstance(answer, Claim):
                 self.twins.step(run, "ack", [Ack(*each.held, "done") for each in answer.leases])
-                self.twins.wall += 20
+                self.twins.wall += pause
         if self.memory(run):
             self.note(f"turns {len(self.memory(run).loads) > 0}")
 

@@ -32,7 +32,7 @@ MUTANTS = (
         "return call('HGET', OWNER, id) == token",
         "return call('HGET', OWNER, id)",
     ),
-    Mutant("a shorter pause ends a longer one", "hold_off", "'GT', "),
+    Mutant("a shorter pause ends a longer one", "host", "'GT', "),
     Mutant(
         "a host that asked for a pause is asked on",
         "claim",
@@ -294,7 +294,10 @@ MUTANTS = (
         "an approval that ended counts", "host", "if v[5] and in_force(v[6]) then", "if v[5] then"
     ),
     Mutant(
-        "no room for a late sender", "host", "gap + math.min(5, math.floor(gap * 0.8) / 16)", "gap"
+        "no room for a late sender",
+        "host",
+        "gap + (slack or math.min(SLACK_MS, math.floor(gap * 0.8) / 16))",
+        "gap",
     ),
     Mutant("rates do not decay", "host", "2 ^ (-since / HALF_LIFE_MS)", "1"),
     Mutant("a lost lease gets a permit", "permit", "owns(id, ARGV[3]) and call", "call"),
@@ -307,7 +310,7 @@ MUTANTS = (
     Mutant(
         "a permit reserves nothing",
         "permit",
-        "gap > 0 and mark(reserve(host, at)) or '0'",
+        "gap > 0 and mark(reserve(host, at, tonumber(ARGV[5]))) or '0'",
         "gap > 0 and mark(at) or '0'",
     ),
     Mutant(

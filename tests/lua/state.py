@@ -30,6 +30,9 @@ return out
 
 State = dict[str, Any]
 
+FAR = 10**15
+"""A time that no test comes to (ms)."""
+
 
 class Dumper:
     """Reads every key of a server in one call. Knows nothing of what should be there."""
@@ -173,7 +176,10 @@ def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
     yield f"{base}:loads", {node: str(load) for node, load in run.loads.items()}
     if run.dealt_to:
         deal = "".join(f"{owner + 1:04}" for owner in run.deal)
-        yield f"{base}:homes", {"nodes": "\n".join(run.dealt_to), "deal": deal}
+        homes = {"nodes": "\n".join(run.dealt_to), "deal": deal}
+        if run.heavy:
+            homes["heavy"] = "\n".join(run.heavy)
+        yield f"{base}:homes", homes
     yield f"{base}:hungry", {node: float(at) for node, at in run.hungry.items()}
     yield (
         f"{base}:claims",
@@ -214,7 +220,7 @@ def _meta(run: Run) -> dict[str, str]:
         "retries": run.config.max_retries,
         "deliveries": run.config.max_deliveries,
         "stopping": int(run.stopping),
-        "paused": int(run.paused),
+        "paused": FAR if run.paused else 0,
         "policy": policy_words(run.config),
         **{name: run.counters[name] for name in ("items", "retried", "reaped", "fenced")},
     }

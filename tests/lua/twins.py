@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.lua.direct import DirectClient, run_now, run_together
-from tests.lua.state import Dumper, State, check_sound, comparable, living, told
+from tests.lua.state import FAR, Dumper, State, check_sound, comparable, living, told
 
 from orbweb.errors import RunLost
 from orbweb.frontier.base import Held, NewRequest, RunConfig
@@ -123,6 +123,15 @@ class Twins:
             for name, value in fields.items():
                 backend.client.call("HSET", KEYS.host(host), name, value)
 
+    def give_load(self, run: int, node: str, load: int) -> None:
+        """As if the node had been handed out so much before."""
+        memory = self.shard.runs.get(self.memory[run]._base)
+        if memory is None:
+            return
+        memory.loads[node] = load
+        for backend, frontiers in zip(self.backends, self.servers, strict=True):
+            backend.client.call("HSET", frontiers[run].run.loads, node, load)
+
     def pause(self, run: int) -> None:
         """Pause the run, or let it go on."""
         memory = self.shard.runs.get(self.memory[run]._base)
@@ -132,7 +141,7 @@ class Twins:
         for backend, frontiers in zip(self.backends, self.servers, strict=True):
             meta = frontiers[run].run.meta
             backend.client.call(
-                *(("HSET", meta, "paused", 1) if memory.paused else ("HDEL", meta, "paused"))
+                *(("HSET", meta, "paused", FAR) if memory.paused else ("HDEL", meta, "paused"))
             )
 
     def fsck(self, run: int) -> None:

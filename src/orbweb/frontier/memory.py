@@ -11,6 +11,7 @@ from orbweb.errors import RunLost
 from orbweb.frontier.base import (
     HOLD_ID,
     SEED_ID,
+    SLACK_MS,
     Ack,
     Claim,
     Held,
@@ -282,6 +283,7 @@ class MemoryFrontier:
             asking.leases.append(self._lease(run, id, asking.token, start, reserved))
             got += 1
         hosts.note_taken(run, host, found, got)
+        asking.turns.note_weight(host)
         return got
 
     def _take_from(self, run: Run, host: str, own: bool, since: float, asking: Asking) -> None:
@@ -534,7 +536,7 @@ class MemoryFrontier:
         self._free_slot(run, nack.id, nack.token, task.host)
         return result
 
-    async def permit(self, id: str, token: str, mark: int) -> Permit:
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int = SLACK_MS) -> Permit:
         run, hosts = self._begin(), self._hosts
         task = self._owned(run, id, token)
         if task is None:
@@ -545,7 +547,9 @@ class MemoryFrontier:
             at = max(hosts.now, found.closed_until)
         if at > hosts.now + LATEST_MS:
             return Permit(PermitCode.LATER)
-        reserved = name_of(hosts.reserve(run, task.host, found, at)) if found.gap > 0 else 0
+        reserved = (
+            name_of(hosts.reserve(run, task.host, found, at, slack_ms)) if found.gap > 0 else 0
+        )
         return Permit(PermitCode.GRANTED, math.ceil(at - hosts.now), reserved)
 
     async def report(self, signals: Sequence[Signal]) -> None:

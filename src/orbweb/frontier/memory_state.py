@@ -68,6 +68,7 @@ class Run:
         self.loads: dict[str, int] = {}
         self.dealt_to: list[str] = []
         self.deal: list[int] = []
+        self.heavy: list[str] = []
         self.claims: dict[str, tuple[int, list[str]]] = {}
         self.nodes = TimedSet()
         self.beats: dict[str, tuple[int, bytes]] = {}

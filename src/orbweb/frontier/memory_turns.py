@@ -57,13 +57,29 @@ class Turns:
         hand = hand_of(host)
         if self.nodes[self.run.deal[hand]] == self.me:
             return True
-        if self.all_rate < RATE_TO_SHARE:
+        if host not in self.run.heavy:
             return False
-        parts = int(self.hosts.rate_of(host) * len(self.nodes) / self.all_rate + 0.5)
-        if parts <= 1:
-            return False
+        parts = self._parts(host)
         own = weight(hand, self.me)
-        return sum(weight(hand, name) > own for name in self.nodes) < parts
+        return parts > 1 and sum(weight(hand, name) > own for name in self.nodes) < parts
+
+    def _parts(self, host: str) -> int:
+        """How many nodes a host is worth."""
+        if self.all_rate < RATE_TO_SHARE:
+            return 1
+        return int(self.hosts.rate_of(host) * len(self.nodes) / self.all_rate + 0.5)
+
+    def note_weight(self, host: str) -> None:
+        """Keep the list of heavy hosts. See `note_weight` in `turn.lua`."""
+        if len(self.nodes) == 1:
+            return
+        heavy, enters = self.run.heavy, self._parts(host) > 1
+        if enters == (host in heavy):
+            return
+        others = [other for other in heavy if other != host]
+        if enters:
+            others = [*(other for other in others if self._parts(other) > 1), host]
+        self.run.heavy = others
 
     def _read_loads(self) -> None:
         loads = self.run.loads

@@ -107,6 +107,7 @@ local function lease_from(host, limit, at)
   end
   if got > 0 then
     call('HSET', HOST .. host, 'rate', int(rate + 1000 * got), 'rate_at', int(host_now), 'last', RUN)
+    note_weight(host, rate + 1000 * got)
     call('HINCRBY', HOST .. host, 'taken', got)
     if clamped then call('HINCRBY', HOST .. host, 'clamped', got) end
     if not steered then call('EXPIRE', HOST .. host, RECORD_TTL) end
@@ -206,7 +207,8 @@ local function note_claim()
 end
 
 local code = 'ok'
-local paused = call('HEXISTS', META, 'paused')
+local paused = call('HGET', META, 'paused')
+paused = paused and in_force(paused) and 1 or 0
 if number < tonumber(last) then
   code = 'old'
 elseif number == tonumber(last) then -- the answer was lost: again what that claim got and still holds

@@ -30,7 +30,8 @@ local function judge_circuit(streak)
   elseif circuit_threshold > 0 and (row >= circuit_threshold or (opens > 0 and bad > 0)) then
     local cooldown = circuit_cooldown * math.min(2 ^ opens, LONGEST_COOLDOWN)
     row = 0
-    call('HSET', key, 'opens', int(opens + 1), 'open_until', int(host_now + cooldown + jitter(host, math.floor(cooldown / 4))))
+    cooldown = cooldown + jitter(host, math.floor(cooldown / 4))
+    call('HSET', key, 'opens', int(opens + 1), 'open_until', int(host_now + cooldown))
   end
   if row ~= number(v[1]) then call('HSET', key, 'streak', int(row)) end
 end
@@ -42,7 +43,7 @@ local function back_off(refused)
     if refusals > 0 and good > 0 then call('HDEL', key, 'refusals') end
   elseif number(call('ZSCORE', NEXT, host)) <= host_now + LATEST_MS then
     local pause = refused_pause * 2 ^ refusals
-    call('ZADD', NEXT, 'GT', host_now + pause + jitter(host, math.floor(pause / 2)), host)
+    hold(host, host_now + pause + jitter(host, math.floor(pause / 2)))
     call('HSET', key, 'refusals', int(math.min(refusals + 1, MOST_REFUSALS)))
   end
 end

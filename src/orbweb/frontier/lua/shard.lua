@@ -17,9 +17,17 @@
 --                       last                   run that had the host last
 --                       good, bad, streak      answers that showed it well and ill; ill in a row
 --                       opens, open_until      circuit: how often it opened since it was well
+--                       began, held            start that was reserved last; until when it asked to be left alone
 --                       refusals               in a row, without saying for how long
 --                       crawl                  gap that robots.txt asks for (ms)
+--                       limit, ceiling         least gaps that an operator has set, that are approved (ms)
+--                       paused                 nothing is fetched until then (wall ms, 0 = until it is resumed)
+--                       limit_until, ceiling_until   wall ms, 0 = no end; *_by, *_why   whose words, for people
+--                       clamped                fetches that the ceiling, or the lack of one, slowed down
 --                       auto, top, window, answers, failures, latency, base, settle   see report.lua
+--   :steered    set   hosts with a limit, a pause or a ceiling
+--   :rates      hash  host -> JSON           the register of rates, and :audit list JSON: what operators did,
+--                     the last 10,000 times; both opaque to the scripts
 --   :pace       hash  run base -> delay, concurrency, when its nodes last spoke (ms)
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
 --   :jobs       hash  job -> generation      of what its runs have seen, when they share it
@@ -38,7 +46,7 @@
 --                     :visits hash id -> its fingerprints
 --   :parked     hash  fingerprint -> first link to such a page, as id \n body: enters if the request dies
 --   :hungry     zset  node -> when it last got less than it asked for
---   :loads      hash  node -> how much it was handed out; :homes hash: nodes, and whose the hosts are
+--   :loads      hash  node -> how much it was handed out; :homes hash: nodes, whose the hosts are, heavy hosts
 --   :claims     hash  node -> seq of its last claim and the ids it got
 --   :nodes      zset  node -> last beat (run's clock), :beats hash node -> wall ms \n what it said
 --   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n error
