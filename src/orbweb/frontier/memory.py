@@ -30,7 +30,14 @@ from orbweb.frontier.base import (
     Status,
     clock_step_ms,
 )
-from orbweb.frontier.memory_hosts import GRACE_MS, LATEST_MS, LOOK_AHEAD_MS, NO_LIMIT, Weighed
+from orbweb.frontier.memory_hosts import (
+    GRACE_MS,
+    LATEST_MS,
+    LOOK_AHEAD_MS,
+    NO_LIMIT,
+    SPARE_MS,
+    Weighed,
+)
 from orbweb.frontier.memory_hosts import mark as name_of
 from orbweb.frontier.memory_state import Buried, MemoryShard, Place, Run, Task
 from orbweb.frontier.memory_turns import RIVAL_MS, Turns
@@ -354,7 +361,7 @@ class MemoryFrontier:
                 crowded.append((host, own, since))
             elif own or turns.behind:
                 self._take_from(run, host, own, since, asking)
-            elif run.delay == 0 or since + GRACE_MS <= hosts.now:
+            elif run.delay == 0 or since - SPARE_MS <= hosts.now:
                 foreign.append((host, own, since))
         for host, own, since in [*foreign, *crowded]:
             if asking.wanted <= 0:

@@ -174,7 +174,7 @@ local function take_from_ready_hosts()
       crowded[#crowded + 1] = {host, own, since}
     elseif own or behind then
       take_from(host, own, since)
-    elseif delay == 0 or since + GRACE_MS <= host_now then
+    elseif delay == 0 or since - SPARE_MS <= host_now then
       foreign[#foreign + 1] = {host, own, since}
     end
   end
