@@ -241,6 +241,8 @@ class MemoryFrontier:
 
     def _contenders(self, run: Run, host: str, gap: float) -> int:
         """Other runs that want the host."""
+        if not any(True for _ in self._hosts.others(run)):
+            return 0
         since = self._hosts.now - RIVAL_MS - 2 * gap
         waiting = self._hosts.waiting.get(host, {})
         return sum(at >= since and base != run.base for base, at in waiting.items())
