@@ -86,7 +86,7 @@ class Turns:
         known = [loads[name] for name in self.nodes if name in loads]
         self.mean = sum(known) // len(known) if known else 0
         self.load = max(loads.get(self.me, 0), self.mean - MOST_OWED)
-        margin = 8 + self.mean // 10
+        margin = 6 + self.mean // 12
         self.behind = self.load < self.mean - margin
         self.ahead = self.load > self.mean + margin and self.rivals > 0
 

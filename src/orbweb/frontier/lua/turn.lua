@@ -127,7 +127,7 @@ local function read_loads()
   mean = known_loads > 0 and math.floor(sum / known_loads) or 0
   is_new = not loads[me]
   load = math.max(loads[me] or 0, mean - MOST_OWED)
-  local margin = 8 + math.floor(mean / 10)
+  local margin = 6 + math.floor(mean / 12)
   behind = load < mean - margin
   ahead = load > mean + margin and rivals > 0
 end
