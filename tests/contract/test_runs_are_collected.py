@@ -33,7 +33,7 @@ async def store(server: Server) -> AsyncIterator[ServerStore]:
 async def collect(store: ServerStore, keys: int = 5) -> list[tuple[str, str, int]]:
     """Collect in small pieces until nothing is left to do; returns what was given up unfinished."""
     admin = Admin(store.client, "t")
-    admin._caller.time = store.wall
+    admin.now = store.wall
     unfinished = []
     while True:
         removed, given_up = await admin.collect(keys)

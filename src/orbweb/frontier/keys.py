@@ -83,6 +83,7 @@ class RunKeys:
 RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
     | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
+    | {"outbox"}
 )
 
 

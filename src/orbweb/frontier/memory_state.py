@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from orbweb.frontier.base import SEED_ID, NewRequest, RunConfig, RunState, new_epoch
+from orbweb.frontier.base import NewRequest, RunConfig, RunState, new_epoch
 
 NO_LIMIT = 1_000_000
 
@@ -116,7 +116,7 @@ class Run:
         self.state = RunState.RUNNING
         self.clock = Clock()
         self.config = RunConfig()
-        self.tasks: dict[str, Task] = {SEED_ID: Task(SEED_ID, 0, None, place=Place.IDLE)}
+        self.tasks: dict[str, Task] = {}
         self.queues: dict[str, list[tuple[int, int, str]]] = {}
         self.ready = TimedSet()
         self.delayed = TimedSet()
@@ -135,11 +135,18 @@ class Run:
         self.counters: Counter[str] = Counter()
         self.own_seen: set[int] = set()
         self.seen = self.own_seen
+        self.outbox: dict[NewRequest, int] = {}
+        self.shards = 1
+        self.laid = True
         self.seq = 0
         self.cursor = 0
         self.stopping = False
         self.started = wall
         self.finished = 0
+
+    @property
+    def pending(self) -> int:
+        return len(self.tasks) + len(self.outbox)
 
     @property
     def delay(self) -> int:
@@ -169,3 +176,5 @@ class MemoryShard:
     current: dict[tuple[str, str], str] = field(default_factory=dict)
     """(job, run) to epoch."""
     job_seen: dict[str, set[int]] = field(default_factory=dict)
+    job_shards: dict[str, int] = field(default_factory=dict)
+    """Over how many shards that is spread."""

@@ -29,6 +29,12 @@ TRANSITIONS: dict[str, str] = {
     "fsck": DRAINING,
     "reset": DRAINING,
     "collect": DRAINING,
+    "lay": DRAINING,
+    "outbox": "no-writes",
+    "deliver": DRAINING,
+    "trim": DRAINING,
+    "close": DRAINING,
+    "reopen": DRAINING,
 }
 """Name of each transition and its script flags. The names are those of the files in `lua/`."""
 

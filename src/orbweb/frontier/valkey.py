@@ -38,6 +38,7 @@ from orbweb.frontier.base import (
     Status,
     clock_step_ms,
     new_epoch,
+    wrong_shards,
 )
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean
 from orbweb.frontier.scripts import Script, script
@@ -102,10 +103,36 @@ class ScriptCaller:
 
 def request_words(requests: Sequence[NewRequest]) -> Iterable[Word]:
     """Five words a request, as `push_argv` in `shard.lua` reads them."""
-    for id, host, priority, fingerprint, payload in requests:
+    for id, host, priority, fingerprint, payload, _ in requests:
         if not -PRIORITY_LIMIT <= priority <= PRIORITY_LIMIT:
             raise ValueError(f"priority {priority} of {id} is not within ±{PRIORITY_LIMIT}")
         yield from (id, host, int(priority), "" if fingerprint is None else fingerprint, payload)
+
+
+def pack_row(request: NewRequest) -> bytes:
+    """A request of another shard as one word of the outbox."""
+    if request.shard is None or request.fingerprint is None:
+        raise ValueError(f"{request.id} cannot go to another shard without a fingerprint")
+    head = (request.shard, request.id, request.host, request.priority, request.fingerprint, "")
+    payload: bytes = request.payload
+    return "\n".join(map(str, head)).encode() + payload
+
+
+def unpack_row(row: bytes) -> NewRequest:
+    """See `pack_row`."""
+    shard, id, host, priority, fingerprint, payload = row.split(b"\n", 5)
+    return NewRequest(
+        id.decode(), host.decode(), int(priority), int(fingerprint), payload, int(shard)
+    )
+
+
+def entering(requests: Sequence[NewRequest]) -> tuple[int, int, list[Word]]:
+    """How many requests are of this shard, how many of others, and the words of all."""
+    here = [request for request in requests if request.shard is None]
+    words: list[Word] = list(request_words(here))
+    if len(here) < len(requests):
+        words += (pack_row(request) for request in requests if request.shard is not None)
+    return len(here), len(requests) - len(here), words
 
 
 def parse_body(id: str, token: str, body: bytes, deliveries: int) -> Lease:
@@ -129,6 +156,7 @@ class ValkeyFrontier:
         job: str,
         run: str = "",
         shard: int = 0,
+        shards: int = 1,
         now: int | None = None,
         revive: Callable[[], Awaitable[None]] | None = None,
         new_epoch: Callable[[], str] = new_epoch,
@@ -138,8 +166,10 @@ class ValkeyFrontier:
         self._revive = revive
         self._new_epoch = new_epoch
         self.shard = ShardKeys(prefix, shard)
+        self.shards = shards
         self.job = job
         self.run_id = run
+        self.epoch = ""
         self.run: RunKeys | None = None
         self._server = b""
 
@@ -153,42 +183,54 @@ class ValkeyFrontier:
         return await self.caller.call(name, (self.shard.tag, self.run.base), args)
 
     async def open(self, config: RunConfig) -> Opened:
-        state, epoch = await self.caller.call(
-            "open",
-            (self.shard.tag,),
-            (
-                clean(self.job),
-                clean(self.run_id),
-                self._new_epoch(),
-                config.finished_ttl_ms,
-                config.run_ttl_ms if self.run_id else 0,
-                int(config.keep_alive),
-                config.dedup_scope,
-                config.host_concurrency,
-                config.host_delay_ms,
-                config.fetch_timeout_ms,
-                clock_step_ms(config),
-                config.max_retries,
-                config.max_deliveries,
-            ),
+        state, laid = await self._open(config, self._new_epoch(), config.keep_alive)
+        return Opened(RunState(state.decode()), self.epoch, await self.status(), bool(laid))
+
+    async def open_part(self, config: RunConfig, whole: Opened) -> None:
+        part = (whole.status.started_at_ms, int(not whole.laid))
+        await self._open(config, whole.epoch, False, part)
+
+    async def _open(
+        self, config: RunConfig, epoch: str, hold: bool, part: tuple[Word, Word] = ("", 0)
+    ) -> tuple[bytes, int]:
+        words: tuple[Word, ...] = (
+            clean(self.job),
+            clean(self.run_id),
+            epoch,
+            config.finished_ttl_ms,
+            config.run_ttl_ms if self.run_id else 0,
+            int(hold),
+            config.dedup_scope,
+            config.host_concurrency,
+            config.host_delay_ms,
+            config.fetch_timeout_ms,
+            clock_step_ms(config),
+            config.max_retries,
+            config.max_deliveries,
+            self.shards,
+            *part,
         )
-        self.attach(epoch.decode())
+        state, found, laid = await self.caller.call("open", (self.shard.tag,), words)
+        if state == b"shards":
+            raise wrong_shards(int(found), self.shards)
+        self.attach(found.decode())
         self._server = await self._server_id()
-        return Opened(RunState(state.decode()), epoch.decode(), await self.status())
+        return state, laid
 
     def attach(self, epoch: str) -> None:
         """Work on this incarnation of the run without opening it (a node's second connection)."""
+        self.epoch = epoch
         self.run = self.shard.run(self.job, self.run_id, epoch)
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         answer = await self._call("claim", node, seq, want, lease_ms)
-        _, state, pending, wait, stopping = answer[:5]
+        _, state, pending, wait, stopping, away = answer[:6]
         token = f"{node}:{seq}"
         leases = tuple(
             parse_body(answer[i].decode(), token, answer[i + 1], answer[i + 2])
-            for i in range(5, len(answer), 3)
+            for i in range(6, len(answer), 3)
         )
-        return Claim(leases, RunState(state.decode()), pending, int(wait), bool(stopping))
+        return Claim(leases, RunState(state.decode()), pending, int(wait), bool(stopping), away)
 
     async def renew(
         self, node: str, lease_ms: int, held: Sequence[Held], beat: bytes = b""
@@ -204,15 +246,15 @@ class ValkeyFrontier:
         words: list[Word] = []
         for ack in acks:
             words += (ack.id, ack.token, str(ack.reason), ack.items, ack.error, ack.emitted)
-            words += (len(ack.children), len(ack.skipped))
-            words += request_words(ack.children)
+            here, others, children = entering(ack.children)
+            words += (here, others, len(ack.skipped), *children)
             for reason, number in ack.skipped:
                 words += (str(reason), number)
         return [bool(flag) for flag in await self._call("ack", *words)]
 
     async def emit(self, id: str, token: str, step: int, children: Sequence[NewRequest]) -> bool:
-        words = request_words(children)
-        return bool(await self._call("emit", id, token, step, len(children), *words))
+        here, others, words = entering(children)
+        return bool(await self._call("emit", id, token, step, here, others, *words))
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         words: list[Word] = []
@@ -263,13 +305,15 @@ class ValkeyFrontier:
     async def seed_push(
         self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
     ) -> SeedReply:
+        here, others, words = entering(requests)
         code, cursor, added = await self._call(
-            "seed_push", token, batch, int(final), len(requests), *request_words(requests)
+            "seed_push", token, batch, int(final), here, others, *words
         )
         return SeedReply(SeedCode(code.decode()), cursor, "", added)
 
     async def add(self, requests: Sequence[NewRequest]) -> int:
-        return int(await self._call("add", len(requests), *request_words(requests)))
+        here, others, words = entering(requests)
+        return int(await self._call("add", here, others, *words))
 
     async def redrive(self, ids: Sequence[str], *, drop: bool = False) -> int:
         """Let dead letters return to their queues, or drop them; returns how many were found."""
@@ -291,6 +335,26 @@ class ValkeyFrontier:
             raise StoreUnavailable(f"waitaof: {error}") from error
         return (await self.status()).state is RunState.DONE
 
+    # -- one shard of several; see `ShardControl`
+
+    async def lay(self) -> None:
+        await self._call("lay")
+
+    async def outbox(self, limit: int) -> list[NewRequest]:
+        return [unpack_row(row) for row in await self._call("outbox", limit)]
+
+    async def deliver(self, requests: Sequence[NewRequest]) -> int:
+        return int(await self._call("deliver", len(requests), *request_words(requests)))
+
+    async def trim(self, requests: Sequence[NewRequest]) -> None:
+        await self._call("trim", *map(pack_row, requests))
+
+    async def close(self, version: int) -> bool:
+        return bool(await self._call("close", version))
+
+    async def reopen(self) -> None:
+        await self._call("reopen")
+
     async def _server_id(self) -> bytes:
         try:
             info = await self.client.info("server")
@@ -305,12 +369,12 @@ def parse_status(answer: Sequence[Any]) -> Status:
     pending, leased, delayed, dead, hosts, items, retried, reaped, fenced, repaired, seeds = answer[
         1:12
     ]
-    seeding, seeder, hold, stopping, started, finished = answer[12:18]
+    seeding, seeder, hold, stopping, started, finished, away, version, shards = answer[12:21]
     idle_seed = seeding - seeder
     return Status(
         state=state,
         pending=pending,
-        queued=pending - leased - delayed - hold - idle_seed,
+        queued=pending - leased - delayed - hold - idle_seed - away,
         leased=leased - seeder,
         delayed=delayed,
         dead=dead,
@@ -326,5 +390,8 @@ def parse_status(answer: Sequence[Any]) -> Status:
         stopping=bool(stopping),
         started_at_ms=started,
         finished_at_ms=finished,
-        reasons={answer[i].decode(): int(answer[i + 1]) for i in range(18, len(answer), 2)},
+        away=away,
+        version=version,
+        shards=shards,
+        reasons={answer[i].decode(): int(answer[i + 1]) for i in range(21, len(answer), 2)},
     )

@@ -9,7 +9,7 @@ local budget = tonumber(ARGV[2])
 local answer = {0}
 for _, name in ipairs(call('ZRANGEBYSCORE', SHARD .. ':runs', '-inf', wall, 'LIMIT', 0, 10)) do
   use(SHARD .. ':run:' .. name)
-  local pending = call('HLEN', BODY)
+  local pending = call('HLEN', BODY) + call('ZCARD', OUTBOX)
   if pending > 0 then
     answer[#answer + 1] = name
     answer[#answer + 1] = int(pending)
@@ -48,7 +48,7 @@ if base then
   use(base)
   if remove_seen(base .. ':seen') and removed < budget and remove_queues() then
     call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, VISITS, PARKED, HUNGRY,
-      CLAIMS, NODES, BEATS, DEAD, WHY, REASONS)
+      CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX)
     call('SREM', SHARD .. ':garbage', base)
     removed = removed + 1
   end

@@ -34,6 +34,7 @@
 --   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n error
 --   :reasons    hash  reason -> how many requests ended or were dropped for it
 --   :seen       hash  buckets, count, and :seen:N sets of fingerprints (under the job when shared)
+--   :outbox     zset  request for another shard, as one word -> order of arrival; pending like :body
 
 local call = redis.call
 local SHARD = KEYS[1]
@@ -46,12 +47,13 @@ local BUCKET_LOAD = 192 -- the fullest bucket holds about twice that; an int-set
 local PRIORITY_STEP = 4294967296
 
 local RUN, META, BODY, QUEUE, READY, DELAYED, DEADLINE, OWNER
-local EXPIRED, EMITTED, VISITED, VISITS, PARKED, HUNGRY, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
+local EXPIRED, EMITTED, VISITED, VISITS, PARKED, HUNGRY, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX
 local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':waiting:'
 
 local wall, now, host_now -- server's clock; the run's clock; the shard's clock
 local state, seq, concurrency, delay, fetch_ms, max_retries, max_deliveries, seen_base
 local first_seq, run_step
+local shards -- over how many the run is spread; alone, this one knows the end by itself
 local reasons, counters = {}, {}
 local visiting
 local duplicates = 0
@@ -65,7 +67,7 @@ local function use(base)
   EXPIRED, EMITTED = base .. ':expired', base .. ':emitted'
   VISITED, VISITS, PARKED = base .. ':visited', base .. ':visits', base .. ':parked'
   HUNGRY, CLAIMS, NODES, BEATS = base .. ':hungry', base .. ':claims', base .. ':nodes', base .. ':beats'
-  DEAD, WHY, REASONS = base .. ':dead', base .. ':why', base .. ':reasons'
+  DEAD, WHY, REASONS, OUTBOX = base .. ':dead', base .. ':why', base .. ':reasons', base .. ':outbox'
 end
 
 local function int(number)
@@ -95,12 +97,13 @@ end
 local function begin()
   read_wall()
   local meta = call('HMGET', META, 'state', 'wall', 'log', 'step', 'seq', 'concurrency', 'delay',
-    'fetch', 'retries', 'deliveries', 'seen')
+    'fetch', 'retries', 'deliveries', 'seen', 'shards')
   if not meta[1] then return nil end
   state, seq, concurrency, delay = meta[1], tonumber(meta[5]), tonumber(meta[6]), tonumber(meta[7])
   fetch_ms, max_retries, max_deliveries, seen_base = tonumber(meta[8]), tonumber(meta[9]), tonumber(meta[10]), meta[11]
   first_seq = seq
   run_step = tonumber(meta[4])
+  shards = tonumber(meta[12] or 1)
   now = tick(META, meta[2], meta[3], run_step)
   local shard = call('HMGET', SHARD .. ':clock', 'wall', 'log')
   host_now = tick(SHARD .. ':clock', shard[1], shard[2], SHARD_STEP_MS)
@@ -127,12 +130,19 @@ local function bump(counter, n)
   counters[counter] = (counters[counter] or 0) + (n or 1)
 end
 
--- Marks the run done when nothing is pending. The truth is the set of bodies, not a counter.
+local function away()
+  return shards > 1 and call('ZCARD', OUTBOX) or 0
+end
+
+local function mark_done()
+  state = 'done'
+  call('HSET', META, 'state', 'done', 'finished', int(wall))
+end
+
+-- Marks the run done when nothing is pending. The truth is the set of bodies, not a counter. One shard
+-- of several cannot know: there it is marked by `close`.
 local function finish()
-  if state == 'running' and call('HLEN', BODY) == 0 then
-    state = 'done'
-    call('HSET', META, 'state', 'done', 'finished', int(wall))
-  end
+  if shards == 1 and state == 'running' and call('HLEN', BODY) == 0 then mark_done() end
 end
 
 -- Writes what the transition counted, and ends the run if it is over. Every transition ends with it.
@@ -293,6 +303,19 @@ local function push_argv(first, how_many)
     added = added + push(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4])
   end
   return added
+end
+
+-- Puts requests of other shards, which stand in ARGV from `first` as one word each, into the outbox.
+-- Returns how many were not there.
+local function send_argv(first, how_many)
+  local sent = 0
+  for i = first, first + how_many - 1 do
+    if call('ZADD', OUTBOX, 'NX', seq + 1, ARGV[i]) == 1 then
+      seq = seq + 1
+      sent = sent + 1
+    end
+  end
+  return sent
 end
 
 local function owns(id, token)
