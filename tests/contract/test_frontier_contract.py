@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis
 from tests.servers import Server, redis_binary
 
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import DeadLetter
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard
+from orbweb.frontier.servers import OneServer, Servers
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.testing.contract import FrontierContract
@@ -74,16 +74,17 @@ class MemoryStore(Clocks):
 class ServerStore(Clocks):
     """See `orbweb.testing.contract.Store`."""
 
-    def __init__(self, client: Redis, shards: int = 1) -> None:
+    def __init__(self, servers: Servers, shards: int = 1) -> None:
         super().__init__()
-        self.client = client
+        self.servers = servers
+        self.client = servers.of_shard(0)
         self.shards = shards
         self.made: list[ValkeyFrontier] = []
 
     def frontier(self, job: str = "job", run: str = "") -> Any:
         parts = [
             ValkeyFrontier(
-                self.client,
+                self.servers.of_shard(number),
                 prefix="t",
                 job=job,
                 run=run,
@@ -105,7 +106,7 @@ class ServerStore(Clocks):
         await self.client.flushall()
 
     async def dead_letters(self, job: str = "job", run: str = "") -> list[DeadLetter]:
-        admin = Admin(self.client, "t")
+        admin = Admin(self.servers, "t")
         return [letter async for letter in admin.dead_letters(await admin.find(job, run))]
 
 
@@ -135,10 +136,11 @@ def redis() -> Iterator[Server]:
 
 @asynccontextmanager
 async def server_store(server: Server, shards: int = 1) -> AsyncIterator[ServerStore]:
-    client = Redis(unix_socket_path=str(server.socket))
-    await client.flushall()
-    yield ServerStore(client, shards)
-    await client.aclose()
+    servers = OneServer(server.url)
+    store = ServerStore(servers, shards)
+    await store.client.flushall()
+    yield store
+    await servers.aclose()
 
 
 @SHARDS

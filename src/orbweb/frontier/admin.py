@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.base import DeadLetter, Status
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
+from orbweb.frontier.servers import Servers
 from orbweb.frontier.sharded import ShardedFrontier
+from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word, parse_body
 
 PAGE = 500
@@ -42,20 +42,10 @@ class NodeInfo:
 class Admin:
     """Looks at and steers the runs of one prefix. All calls may raise `StoreUnavailable`."""
 
-    def __init__(
-        self,
-        client: Redis,
-        prefix: str,
-        *,
-        shards: int = 1,
-        client_of: Callable[[int], Redis] | None = None,
-    ) -> None:
-        """`client` serves shard 0, and all others where `client_of` does not name another.
-
-        `shards` says from how many `collect` clears; a run knows over how many it is spread.
-        """
-        self._client = client
-        self._client_of = client_of or (lambda shard: client)
+    def __init__(self, servers: Servers, prefix: str, *, shards: int = 1) -> None:
+        """`shards` is for `collect` alone: each run knows over how many it is spread."""
+        self._servers = servers
+        self._client = servers.of_shard(0)
         self._prefix = prefix
         self._shards = shards
         self._shard = ShardKeys(prefix)
@@ -69,9 +59,10 @@ class Admin:
         for name, epoch in current.items():
             its_job, run, _ = split_run_name(f"{name.decode()}:{epoch.decode()}")
             if job is None or its_job == job:
-                status = await self._part(its_job, run, epoch.decode(), 0, 1).status()
+                status = await self._frontier(its_job, run, epoch.decode(), 1).status()
                 if status.shards > 1:
-                    status = await self._frontier(its_job, run, epoch.decode(), status).status()
+                    whole = self._frontier(its_job, run, epoch.decode(), status.shards)
+                    status = await whole.status()
                 found.append(RunInfo(its_job, run, epoch.decode(), status))
         return sorted(found, key=lambda info: -info.status.started_at_ms)
 
@@ -98,7 +89,7 @@ class Admin:
     async def dead_letters(self, info: RunInfo) -> AsyncIterator[DeadLetter]:
         """All requests of a run that were given up, page by page, in no order."""
         for shard in range(info.status.shards):
-            keys, client = self._keys(info, shard), self._client_of(shard)
+            keys, client = self._keys(info, shard), self._servers.of_shard(shard)
             cursor = None
             while cursor != 0:
                 cursor, page = await self._read(client.hscan(keys.why, cursor or 0, count=PAGE))
@@ -118,7 +109,7 @@ class Admin:
 
     async def stop(self, info: RunInfo) -> None:
         """Ask every node of the run to stop, and let a resident run end."""
-        await self._frontier(info.job, info.run, info.epoch, info.status).stop()
+        await self._frontier(info.job, info.run, info.epoch, info.status.shards).stop()
 
     async def reset(self, info: RunInfo, *, seen: bool) -> None:
         """Forget a run; the next start begins anew. `seen`: also what the job's runs share."""
@@ -141,7 +132,7 @@ class Admin:
         return total, [(job, run, pending) for (job, run), pending in unfinished.items()]
 
     async def _redrive(self, info: RunInfo, ids: Sequence[str], *, drop: bool) -> int:
-        frontier = self._frontier(info.job, info.run, info.epoch, info.status)
+        frontier = self._frontier(info.job, info.run, info.epoch, info.status.shards)
         found = 0
         for start in range(0, len(ids), PAGE):
             found += await frontier.redrive(ids[start : start + PAGE], drop=drop)
@@ -151,25 +142,16 @@ class Admin:
         return ShardKeys(self._prefix, shard).run(info.job, info.run, info.epoch)
 
     def _frontier(
-        self, job: str, run: str, epoch: str, status: Status
+        self, job: str, run: str, epoch: str, shards: int
     ) -> ValkeyFrontier | ShardedFrontier:
-        parts = [self._part(job, run, epoch, n, status.shards) for n in range(status.shards)]
-        return parts[0] if len(parts) == 1 else ShardedFrontier(parts, clock=time.monotonic)
-
-    def _part(self, job: str, run: str, epoch: str, shard: int, shards: int) -> ValkeyFrontier:
-        part = ValkeyFrontier(
-            self._client_of(shard),
-            prefix=self._prefix,
-            job=job,
-            run=run,
-            shard=shard,
-            shards=shards,
+        frontier = shared_frontier(
+            self._servers, prefix=self._prefix, job=job, run=run, shards=shards
         )
-        part.attach(epoch)
-        return part
+        frontier.attach(epoch)
+        return frontier
 
     async def _call(self, shard: int, name: str, words: Sequence[Word]) -> Any:
-        caller = ScriptCaller(self._client_of(shard), self.now)
+        caller = ScriptCaller(self._servers.of_shard(shard), self.now)
         return await caller.call(name, (ShardKeys(self._prefix, shard).tag,), words)
 
     async def _read(self, call: Any) -> Any:

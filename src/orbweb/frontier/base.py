@@ -326,16 +326,18 @@ class Frontier(Protocol):
     """What a working node does in one run.
 
     Every call is one atomic step (one in each shard, where there are several): a crash before or
-    after it leaves a request queued, leased, delayed, done or dead, and never in two of these. Every call may be repeated with the same
-    arguments when its answer was lost. All raise `StoreUnavailable` when the store does not answer
-    (the call may have happened) and `RunLost` when the run is no longer there.
+    after it leaves a request queued, leased, delayed, done or dead, and never in two of these.
+    Every call may be repeated with the same arguments when its answer was lost. All raise
+    `StoreUnavailable` when the store does not answer (the call may have happened) and `RunLost`
+    when the run is no longer there.
     """
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         """Hand out up to `want` requests whose hosts are allowed now, under the token `node:seq`.
 
-        A frontier of several shards makes a `seq` for each of them out of this one. `seq` grows by one for each new claim of a node; a repeated `seq` gives again what that
-        claim got and is still held under its token. Expired leases return to the queue first.
+        `seq` grows by one for each new claim of a node; a repeated `seq` gives again what that
+        claim got and is still held under its token. Expired leases return to the queue first. A
+        frontier of several shards makes a `seq` for each of them out of this one.
         """
 
     async def renew(
@@ -423,8 +425,9 @@ class RunControl(Protocol):
         """Ask every node of the run to stop, and let a resident run end."""
 
     async def status(self) -> Status:
-        """Exact counts at one instant. Changes nothing but this: where there are several shards, who
-        looks marks a run done in which nothing is left.
+        """Exact counts at one instant. Changes nothing.
+
+        With one exception: of several shards none knows of the end, so who looks marks it.
         """
 
     async def settled(self) -> bool:

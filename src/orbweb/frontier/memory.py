@@ -647,4 +647,3 @@ class MemoryFrontier:
 
     async def reopen(self) -> None:
         self._reopen(self._begin())
-

@@ -11,7 +11,7 @@ from zlib import crc32
 from orbweb.frontier.base import HOLD_ID, SEED_ID, NewRequest
 
 MOST_SHARDS = 1024
-"""A claim's `seq` in a shard is the node's `seq` times this, plus the shard: so a token tells it."""
+"""A claim's `seq` in a shard is the node's `seq` times this, plus the shard: its token tells it."""
 
 PORT = re.compile(r":\d+$")
 

@@ -391,9 +391,7 @@ class ShardedFrontier:
 
         async def ask(number: int) -> None:
             group = groups[number]
-            answers.update(
-                zip(group, await call(number, [given[n] for n in group]), strict=True)
-            )
+            answers.update(zip(group, await call(number, [given[n] for n in group]), strict=True))
 
         try:
             await self._at_each(groups, ask)

@@ -7,6 +7,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 from redis.exceptions import (
+    AskError,
     BusyLoadingError,
     ClusterDownError,
     ConnectionError,
@@ -53,9 +54,12 @@ UNAVAILABLE = (
     BusyLoadingError,
     ReadOnlyError,
     TryAgainError,
+    AskError,
     OSError,
 )
 TAKES_NO_WRITES = (OutOfMemoryError, ClusterDownError, MasterDownError)
+REPLICA_MS = 1000
+"""How long a replica may take for the last writes."""
 REFUSALS = ("OOM", "MISCONF", "NOREPLICAS", "BUSY")
 """How the server's other refusals begin: its disk, its replicas, somebody else's long script."""
 
@@ -84,6 +88,22 @@ class ScriptCaller:
                 return await self.execute("EVAL", wanted.source, *words)
         except (RedisError, OSError) as error:
             raise self._refused(name, error) from error
+
+    async def replicated(self, keys: Sequence[str]) -> bool:
+        """Wait until a replica has all that was written before; False when that takes too long.
+
+        WAIT speaks of what its own connection has written, so a write that changes nothing but the
+        clocks goes before it.
+        """
+        tick = script("hold_off")
+        try:
+            async with self.client.pipeline(transaction=False) as pipe:
+                pipe.execute_command("EVAL", tick.source, len(keys), *keys, self.time)
+                pipe.execute_command("WAIT", 1, REPLICA_MS)
+                _, copies = await pipe.execute()
+        except (RedisError, OSError) as error:
+            raise self._refused("wait", error) from error
+        return int(copies) > 0
 
     def _refused(self, name: str, error: Exception) -> Exception:
         text = str(error)
@@ -157,16 +177,21 @@ class ValkeyFrontier:
         run: str = "",
         shard: int = 0,
         shards: int = 1,
+        replicated: bool = False,
         now: int | None = None,
         revive: Callable[[], Awaitable[None]] | None = None,
         new_epoch: Callable[[], str] = new_epoch,
     ) -> None:
-        """`revive` starts the server again if it is ours to start; `recover` calls it first."""
+        """`replicated`: each shard has a server of its own, whose replica may take its place without
+        having its last writes; what must not be lost then waits until a replica has it. `revive`
+        starts the server again if it is ours to start; `recover` calls it first.
+        """
         self.caller = ScriptCaller(client, now)
         self._revive = revive
         self._new_epoch = new_epoch
         self.shard = ShardKeys(prefix, shard)
         self.shards = shards
+        self.replicated = replicated
         self.job = job
         self.run_id = run
         self.epoch = ""
@@ -178,9 +203,12 @@ class ValkeyFrontier:
         return self.caller.client
 
     async def _call(self, name: str, *args: Word) -> Any:
+        return await self.caller.call(name, self._keys(name), args)
+
+    def _keys(self, name: str = "a call") -> tuple[str, str]:
         if self.run is None:
             raise RunLost(f"{name} was called before the run was opened")
-        return await self.caller.call(name, (self.shard.tag, self.run.base), args)
+        return self.shard.tag, self.run.base
 
     async def open(self, config: RunConfig) -> Opened:
         state, laid = await self._open(config, self._new_epoch(), config.keep_alive)
@@ -333,6 +361,7 @@ class ValkeyFrontier:
             pass
         except (*UNAVAILABLE, RedisError) as error:
             raise StoreUnavailable(f"waitaof: {error}") from error
+        await self._replicate()
         return (await self.status()).state is RunState.DONE
 
     # -- one shard of several; see `ShardControl`
@@ -344,7 +373,9 @@ class ValkeyFrontier:
         return [unpack_row(row) for row in await self._call("outbox", limit)]
 
     async def deliver(self, requests: Sequence[NewRequest]) -> int:
-        return int(await self._call("deliver", len(requests), *request_words(requests)))
+        added = int(await self._call("deliver", len(requests), *request_words(requests)))
+        await self._replicate()
+        return added
 
     async def trim(self, requests: Sequence[NewRequest]) -> None:
         await self._call("trim", *map(pack_row, requests))
@@ -355,12 +386,21 @@ class ValkeyFrontier:
     async def reopen(self) -> None:
         await self._call("reopen")
 
+    async def _replicate(self) -> None:
+        """Return when a replica has what was written, if there is one that could take over."""
+        if not self.replicated or await self.caller.replicated(self._keys()):
+            return
+        if (await self._info("replication")).get("connected_slaves"):
+            raise StoreUnavailable("no replica has taken the last writes yet")
+
     async def _server_id(self) -> bytes:
+        return str((await self._info("server"))["run_id"]).encode()
+
+    async def _info(self, section: str) -> dict[str, Any]:
         try:
-            info = await self.client.info("server")
+            return await self.client.info(section)
         except (*UNAVAILABLE, RedisError) as error:
             raise StoreUnavailable(f"info: {error}") from error
-        return str(info["run_id"]).encode()
 
 
 def parse_status(answer: Sequence[Any]) -> Status:

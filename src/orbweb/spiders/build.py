@@ -39,8 +39,8 @@ from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.robots import ValkeyRobotsStore
-from orbweb.frontier.server import connect, judge, read_facts
-from orbweb.frontier.valkey import ValkeyFrontier
+from orbweb.frontier.servers import judge_all, reach
+from orbweb.frontier.spread import shared_frontier
 from orbweb.log import configure, get_logger
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
@@ -185,19 +185,20 @@ async def _open_shared(
         stack.push_async_callback(_release, embedded)
         revive = _reviver(embedded, stack)
 
-    client = connect(url, settings["STORE_TIMEOUT"])
-    stack.push_async_callback(client.aclose)
-    for warning in judge(await read_facts(client, url)):
-        log.warning("%s", warning)
     prefix, job, run = settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"]
-    frontier = ValkeyFrontier(client, prefix=prefix, job=job, run=run)
+    shards = settings["FRONTIER_SHARDS"]
+    servers = await reach(url, prefix, settings["STORE_TIMEOUT"])
+    stack.push_async_callback(servers.aclose)
+    for warning in judge_all(await servers.facts()):
+        log.warning("%s", warning)
+    frontier = shared_frontier(servers, prefix=prefix, job=job, run=run, shards=shards)
     _say_scope(settings)
 
     @asynccontextmanager
     async def second(epoch: str) -> AsyncIterator[Frontier]:
-        own = connect(url, settings["STORE_TIMEOUT"])
+        own = servers.again()
         try:
-            attached = ValkeyFrontier(own, prefix=prefix, job=job, run=run)
+            attached = shared_frontier(own, prefix=prefix, job=job, run=run, shards=shards)
             attached.attach(epoch)
             yield attached
         finally:
@@ -206,7 +207,7 @@ async def _open_shared(
     return _Store(
         frontier=frontier,
         control=frontier,
-        robots=ValkeyRobotsStore(client, prefix),
+        robots=ValkeyRobotsStore(servers.of_shard(0), prefix),
         codec=WireCodec(),
         connect=second,
         identity={
@@ -215,7 +216,7 @@ async def _open_shared(
             "redis_key": job,
         },
         revive=revive,
-        collect=_collector(Admin(client, prefix)),
+        collect=_collector(Admin(servers, prefix, shards=shards)),
     )
 
 

@@ -1,0 +1,28 @@
+"""Puts the frontier of a run together: one shard, or one frontier over several."""
+
+from __future__ import annotations
+
+import time
+
+from orbweb.frontier.servers import Servers
+from orbweb.frontier.sharded import ShardedFrontier
+from orbweb.frontier.valkey import ValkeyFrontier
+
+
+def shared_frontier(
+    servers: Servers, *, prefix: str, job: str, run: str, shards: int
+) -> ValkeyFrontier | ShardedFrontier:
+    """The frontier of a run that is spread over so many shards."""
+    parts = [
+        ValkeyFrontier(
+            servers.of_shard(number),
+            prefix=prefix,
+            job=job,
+            run=run,
+            shard=number,
+            shards=shards,
+            replicated=servers.several,
+        )
+        for number in range(shards)
+    ]
+    return parts[0] if shards == 1 else ShardedFrontier(parts, clock=time.monotonic)
