@@ -30,9 +30,9 @@ def small_buckets(shard: str) -> str:
 
 def build_scripts(changed: Mapping[str, str] | None = None) -> dict[str, Script]:
     """All transitions with small buckets; `changed` replaces Lua files by name."""
-    texts = {name: lua_text(name) for name in ("shard", *TRANSITIONS)} | dict(changed or {})
-    shard = small_buckets(texts["shard"])
-    return {name: assemble(name, shard, texts[name]) for name in TRANSITIONS}
+    texts = dict(changed or {})
+    texts["shard"] = small_buckets(texts.get("shard") or lua_text("shard"))
+    return {name: assemble(name, texts) for name in TRANSITIONS}
 
 
 class Backend:

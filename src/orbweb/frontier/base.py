@@ -112,19 +112,22 @@ class Signal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Answer of `claim`. `wait_ms` says when to ask again when nothing was handed out."""
+    """Answer of `claim`."""
 
     leases: tuple[Lease, ...]
     state: RunState
     pending: int
     """Requests that are not finished, whoever holds them; pseudo-requests included."""
     wait_ms: int
-    """Milliseconds after which it is worth asking again; -1 when nothing is in sight.
+    """Milliseconds after which it is worth asking again when fewer were handed out than asked for;
+    -1 when nothing is in sight.
 
     Never longer than one step of the run's clocks: they move only when somebody looks.
     """
     stopping: bool = False
     """An operator asked all nodes of this run to stop."""
+    paused: bool = False
+    """An operator paused the run: nothing is handed out until it is resumed."""
     away: int = 0
     """Requests in the shard's outbox; `pending` counts them too."""
 
@@ -295,6 +298,7 @@ class Status:
     hold: bool = False
     """Resident: does not end by itself."""
     stopping: bool = False
+    paused: bool = False
     started_at_ms: int = 0
     finished_at_ms: int = 0
     away: int = 0

@@ -1,4 +1,4 @@
-"""Which server holds which shard: one server, or the masters of a cluster, as they are at the time."""
+"""Which server holds which shard: one for all, or the masters of a cluster as they are now."""
 
 from __future__ import annotations
 
@@ -137,8 +137,7 @@ class Cluster:
                 self._urls.append(self._urls.pop(0))  # the next time ask another one first
                 continue
             self._owners = [
-                (first, last, _address(url, master[0], master[1]))
-                for first, last, master, *_ in slots
+                (first, last, _address(url, *master[:2])) for first, last, master, *_ in slots
             ]
             known = [_address(url, *node[:2]) for row in slots for node in row[2:]]
             self._urls += [each for each in dict.fromkeys(known) if each not in self._urls]
@@ -163,7 +162,7 @@ class SlotClient:
         return call
 
     def pipeline(self, transaction: bool = True) -> Any:
-        """Several commands to the owner as it is known. Use `noting` around its execution."""
+        """Several commands to the owner, as far as it is known."""
         return self._cluster.known_owner(self._slot).pipeline(transaction=transaction)
 
     @asynccontextmanager

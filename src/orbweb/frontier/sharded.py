@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -74,7 +75,7 @@ class _Turn:
 class _View:
     """What a shard said last, and when it is worth asking again."""
 
-    claim: Claim = Claim((), RunState.RUNNING, 0, -1)
+    claim: Claim = field(default_factory=lambda: Claim((), RunState.RUNNING, 0, -1))
     ask_at: float = 0.0
     left_since: float | None = None
     """Since when its outbox was never seen empty."""
@@ -173,7 +174,7 @@ class ShardedFrontier:
                         turn, number, node, want - len(leases), lease_ms
                     )
         await self._forward_what_was_left()
-        return await self._whole_claim(leases)
+        return await self._whole_claim(leases, want)
 
     async def _claim_from(
         self, turn: _Turn, number: int, node: str, want: int, lease_ms: int
@@ -185,8 +186,10 @@ class ShardedFrontier:
             node, seq_in_shard(turn.seq, number), max(want, 0), lease_ms
         )
         view.claim = claim
-        wait = claim.wait_ms / 1000 if claim.wait_ms >= 0 else IDLE_SECONDS
-        view.ask_at = sent if claim.leases else sent + wait
+        if claim.wait_ms >= 0:
+            view.ask_at = sent + claim.wait_ms / 1000
+        else:
+            view.ask_at = sent if len(claim.leases) >= want else sent + IDLE_SECONDS
         if not claim.away:
             view.left_since = None
         elif view.left_since is None:
@@ -196,18 +199,20 @@ class ShardedFrontier:
     def _is_due(self, number: int) -> bool:
         return self._clock() >= self._views[number].ask_at
 
-    async def _whole_claim(self, leases: Sequence[Lease]) -> Claim:
-        said = [view.claim for view in self._views]
+    async def _whole_claim(self, leases: Sequence[Lease], want: int) -> Claim:
+        said, now = [view.claim for view in self._views], self._clock()
         state, pending = said[0].state, sum(claim.pending for claim in said)
         if not leases and (state is RunState.DONE) == (pending > 0):
             status = await self.status()
             state, pending = status.state, status.pending
         away = sum(claim.away for claim in said)
-        waits = [claim.wait_ms for claim in said if claim.wait_ms >= 0]
+        waits = [view.ask_at - now for view in self._views if view.claim.wait_ms >= 0]
         if away:
-            waits.append(int(LEFT_SECONDS * 1000))
-        wait = -1 if leases else min(waits, default=-1)
-        return Claim(tuple(leases), state, pending, wait, said[0].stopping, away)
+            waits.append(LEFT_SECONDS)
+        wait = -1
+        if waits and len(leases) < want:
+            wait = math.ceil(max(0.0, min(waits)) * 1000)
+        return Claim(tuple(leases), state, pending, wait, said[0].stopping, said[0].paused, away)
 
     # -- what a holder of leases does
 

@@ -4,15 +4,16 @@
 -- ARGV  1 time ('' = server's), 2 job, 3 run, 4 epoch to use if the run is new, 5 finished ttl ms,
 --       6 run ttl ms (0 = never collected), 7 keep alive (0/1), 8 dedup scope (run, spider),
 --       9 concurrency (0 = no limit), 10 delay ms, 11 fetch timeout ms, 12 clock step ms,
---       13 max retries, 14 max deliveries, 15 number of shards, 16 for a part of the run in another
---       shard than the first: when the run was started, else '', 17 the part may be made (0/1)
+--       13 max retries, 14 max deliveries, 15 what else it wants of hosts: see read_policy in host.lua,
+--       16 number of shards, 17 for a part of the run in another shard than the first: when the run was
+--       started, else '', 18 the part may be made (0/1)
 -- Returns  state it was found in (new, running, done), epoch, every shard has its part (0/1); or
 --          'shards' and how many the run has, when that is another number: nothing was done
 
 read_wall()
-local name, part = ARGV[2] .. ':' .. ARGV[3], ARGV[16] ~= ''
+local name, part = ARGV[2] .. ':' .. ARGV[3], ARGV[17] ~= ''
 local epoch = call('HGET', SHARD .. ':current', name)
-local found, old, started = false, nil, part and tonumber(ARGV[16]) or wall
+local found, old, started = false, nil, part and tonumber(ARGV[17]) or wall
 local spread_over
 if epoch then
   use(SHARD .. ':run:' .. name .. ':' .. epoch)
@@ -31,30 +32,32 @@ local generation = ARGV[8] == 'spider' and (call('HGET', SHARD .. ':jobs', ARGV[
 local seen = generation and SHARD .. ':job:' .. ARGV[2] .. ':' .. generation .. ':seen'
 if not found then
   use(SHARD .. ':run:' .. name .. ':' .. ARGV[4])
-  if part and ARGV[17] == '0' then return lost_run() end
+  if part and ARGV[18] == '0' then return lost_run() end
   spread_over = seen and call('EXISTS', seen) == 1 and (call('HGET', seen, 'shards') or '1')
 end
-if spread_over and spread_over ~= ARGV[15] then return {'shards', spread_over, 0} end
+if spread_over and spread_over ~= ARGV[16] then return {'shards', spread_over, 0} end
 if not found then
   epoch = ARGV[4]
   if not part then -- seeding is pending before the run exists
     call('HSET', BODY, SEED, pack_body(SEED, 0, 0, ''))
-    if ARGV[15] ~= '1' then call('HSET', META, 'laid', '0') end
+    if ARGV[16] ~= '1' then call('HSET', META, 'laid', '0') end
   end
-  if ARGV[15] ~= '1' then call('HSET', META, 'shards', ARGV[15]) end
+  if ARGV[16] ~= '1' then call('HSET', META, 'shards', ARGV[16]) end
   call('HSET', META, 'state', 'running', 'started', int(started), 'finished', '0', 'seq', '0', 'cursor', '0')
 end
 if seen then
   call('HSET', SHARD .. ':jobs', ARGV[2], generation)
-  if ARGV[15] ~= '1' then call('HSET', seen, 'shards', ARGV[15]) end
+  if ARGV[16] ~= '1' then call('HSET', seen, 'shards', ARGV[16]) end
 end
 seen = seen or RUN .. ':seen'
 call('HSET', META, 'concurrency', ARGV[9] == '0' and int(NO_LIMIT) or ARGV[9], 'delay', ARGV[10], 'fetch', ARGV[11],
-  'step', ARGV[12], 'retries', ARGV[13], 'deliveries', ARGV[14], 'ttl', ARGV[6], 'seen', seen)
+  'step', ARGV[12], 'retries', ARGV[13], 'deliveries', ARGV[14], 'ttl', ARGV[6], 'seen', seen,
+  'policy', ARGV[15])
 call('HDEL', META, 'stopping')
 call('HSET', SHARD .. ':current', name, epoch)
 if old then give_up(name .. ':' .. old) end
 begin()
+speak()
 call('ZADD', SHARD .. ':runs', ARGV[6] == '0' and 'inf' or wall + tonumber(ARGV[6]), name .. ':' .. epoch)
 if ARGV[7] == '1' then
   call('HSET', BODY, HOLD, pack_body(HOLD, 0, 0, ''))

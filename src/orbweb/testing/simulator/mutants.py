@@ -123,7 +123,7 @@ class _SeparateSeen(StoreFrontier):
         return is_new
 
 
-Popped = list[tuple[str, Task, int]]
+Popped = list[tuple[str, Task, float]]
 
 
 class _PopAndLease(StoreFrontier):

@@ -1,4 +1,4 @@
-"""The store of a simulated fleet: a memory frontier a shard, behind a network that loses packets."""
+"""The store of a simulated fleet: memory frontiers behind a network that loses packets."""
 
 # One generic call stands for all methods, so the types of its answers are those of `Frontier`.
 # mypy: disable-error-code="no-any-return"
@@ -20,8 +20,10 @@ from orbweb.frontier.base import (
     NackResult,
     NewRequest,
     Opened,
+    Permit,
     RunConfig,
     SeedReply,
+    Signal,
     Status,
 )
 from orbweb.frontier.memory import MemoryFrontier
@@ -302,6 +304,12 @@ class LossyFrontier:
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         return await self.call("nack", nacks)
+
+    async def permit(self, id: str, token: str, mark: int) -> Permit:
+        return await self.call("permit", id, token, mark)
+
+    async def report(self, signals: Sequence[Signal]) -> None:
+        await self.call("report", signals)
 
     async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
         await self.call("hold_off", pauses)
