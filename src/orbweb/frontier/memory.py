@@ -129,12 +129,12 @@ class MemoryFrontier:
         run = self._join(found, epoch, wall, config)
         if found is None:
             run.tasks[SEED_ID] = Task(SEED_ID, 0, None, place=Place.IDLE)
-            run.laid = run.shards == 1
+            run.laid = None if run.shards == 1 else False
         if config.keep_alive:
             run.tasks[HOLD_ID] = Task(HOLD_ID, 0, None, place=Place.IDLE)
             run.seq += 1
             self._reopen(run)
-        return Opened(state, epoch, self._status(run), run.laid)
+        return Opened(state, epoch, self._status(run), run.laid is not False)
 
     async def open_part(self, config: RunConfig, whole: Opened) -> None:
         name, started = (self.job, self.run_id), whole.status.started_at_ms

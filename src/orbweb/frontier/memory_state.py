@@ -78,7 +78,8 @@ class Run:
         self.seen = self.own_seen
         self.outbox: dict[NewRequest, int] = {}
         self.shards = 1
-        self.laid = True
+        self.laid: bool | None = None
+        """Whether every shard has its part; None where there are no others."""
         self.seq = 0
         self.cursor = 0
         self.stopping = False

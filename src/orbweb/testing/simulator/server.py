@@ -111,6 +111,12 @@ class Server:
         self._simulation.note_answer(node, name, args, answer)
         return answer
 
+    def stop(self, operator: Endpoint) -> None:
+        """`orbweb stop`: of several shards none knows that this was all, so it looks."""
+        self.execute(operator, "stop", ())
+        if len(self.frontiers) > 1 and self.run is not None and not self.pending():
+            self.execute(operator, "close", (self.run.seq,))
+
     def owner(self, id: str) -> str:
         """The token that holds a request now; empty when nobody does."""
         for run in self.parts():

@@ -220,7 +220,7 @@ class Simulation:
         run = self.server.run
         if run is not None and self.server.pending() == {HOLD_ID} and not self.server.is_down:
             self._operator_ended = True
-            self.server.execute(_OPERATOR, "stop", ())
+            self.server.stop(_OPERATOR)
             self.log("operator_end")
         self.timeline.call_in(1000, self._operate)
 
@@ -282,7 +282,7 @@ class Simulation:
 
     def _do_operator_stop(self) -> None:
         if self.server.run is not None and not self.server.is_down:
-            self.server.execute(_OPERATOR, "stop", ())
+            self.server.stop(_OPERATOR)
             self.log("operator_stop")
 
     def _do_clock_jump(self) -> None:
