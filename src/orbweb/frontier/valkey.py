@@ -62,7 +62,7 @@ UNAVAILABLE = (
     OSError,
 )
 TAKES_NO_WRITES = (OutOfMemoryError, ClusterDownError, MasterDownError)
-REPLICA_MS = 1000
+REPLICA_MS = 500
 """How long a replica may take for the last writes."""
 REFUSALS = ("OOM", "MISCONF", "NOREPLICAS", "BUSY")
 """How the server's other refusals begin: its disk, its replicas, somebody else's long script."""
@@ -225,6 +225,8 @@ class ValkeyFrontier:
         self.epoch = ""
         self.run: RunKeys | None = None
         self._server = b""
+        self._alone = True
+        """No replica was connected when it was last asked."""
 
     @property
     def client(self) -> Redis:
@@ -433,10 +435,17 @@ class ValkeyFrontier:
 
     async def _replicate(self) -> None:
         """Return when a replica has what was written, if there is one that could take over."""
-        if not self.replicated or await self.caller.replicated(self._keys()):
+        if not self.replicated or (self._alone and not await self._has_replica()):
+            return  # WAIT would wait in vain
+        if await self.caller.replicated(self._keys()):
             return
-        if (await self._info("replication")).get("connected_slaves"):
+        if await self._has_replica():
             raise StoreUnavailable("no replica has taken the last writes yet")
+
+    async def _has_replica(self) -> bool:
+        replicas = (await self._info("replication")).get("connected_slaves")
+        self._alone = not replicas
+        return not self._alone
 
     async def _server_id(self) -> bytes:
         return str((await self._info("server"))["run_id"]).encode()
