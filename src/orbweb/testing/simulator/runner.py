@@ -25,6 +25,7 @@ CHUNK = 50
 """Seeds of one task of a worker process; garbage is collected between tasks."""
 
 ALL_MUTANTS = {**MUTANTS, **SHARD_MUTANTS}
+"""All mutants of the design by name."""
 
 FACTS = ("crash", "pause", "wedge", "partition", "terminate", "outage", "rollback")
 
