@@ -17,7 +17,7 @@ from orbweb.frontier.scripts import TRANSITIONS, lua_text, parts, script
 def shared_names(shard: str) -> list[str]:
     """Names that a shared piece defines: a transition need not use them all."""
     functions = re.findall(r"^local function (\w+)", shard, re.MULTILINE)
-    values = re.findall(r"^local ([\w, ]+?)(?: =|$)", shard, re.MULTILINE)
+    values = re.findall(r"^local ([\w, ]+?)(?: =| --|$)", shard, re.MULTILINE)
     return functions + [name.strip() for group in values for name in group.split(",")]
 
 

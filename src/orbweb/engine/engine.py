@@ -14,17 +14,20 @@ from orbweb.engine.keeper import Keeper, KeeperOptions
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions, World
 from orbweb.engine.outputs import Admission, LinkRules
+from orbweb.engine.pacer import Detour, PacerTools, Turn
 from orbweb.engine.pump import Pump
 from orbweb.engine.report import Progress, Reporter, RunReport
 from orbweb.engine.seeder import Seeder, SeedTools
 from orbweb.engine.session import Session
 from orbweb.engine.shutdown import Shutdown
+from orbweb.engine.signals import Signals
 from orbweb.engine.stats import Stats
 from orbweb.engine.step import Step
 from orbweb.engine.tools import DownloadChain, StepTools
-from orbweb.errors import RunLost, StoreUnavailable
+from orbweb.errors import RunLost, SpiderError, StoreUnavailable
 from orbweb.frontier.base import Frontier, Held, Lease, Opened, RunControl, RunState, Status
 from orbweb.log import get_logger
+from orbweb.model.url import host_of
 from orbweb.pipelines.buffer import ItemBuffer
 
 LAST_CALL_SECONDS = 0.4
@@ -92,6 +95,8 @@ class Engine:
             rng=world.rng,
             revive=world.revive,
         )
+        self._signals = Signals(self._session, world.clock)
+        self._pacing = PacerTools(self._session, self._signals, world.clock, options.calm_seconds)
         self._pump = Pump(
             self._session,
             self._ledger,
@@ -128,6 +133,19 @@ class Engine:
         """Like `stop`, from any thread. Does nothing when the engine does not run."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.shutdown.request, reason)
+
+    async def sitemaps(self, url: str) -> tuple[str, ...]:
+        """The sitemaps that robots.txt of this URL's site names; await it on the engine's loop."""
+        gate = Detour(host_of(url), self._pacing)
+        return await self._parts.chain.sitemaps(url, gate)
+
+    def wait_sitemaps(self, url: str) -> tuple[str, ...]:
+        """`sitemaps` for other threads."""
+        if self._loop is None or self._loop is asyncio._get_running_loop():
+            raise SpiderError(
+                "wait_sitemaps is for callbacks that are no coroutines: await sitemaps"
+            )
+        return asyncio.run_coroutine_threadsafe(self.sitemaps(url), self._loop).result()
 
     # -- the run
 
@@ -173,13 +191,15 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as services:
                 services.create_task(self._parts.buffer.run())
-                chores = [services.create_task(chore()) for chore in (self._tick, self._collect)]
+                work = (self._tick, self._collect, self._signals.run)
+                chores = [services.create_task(chore()) for chore in work]
                 try:
                     done = await self._work(opened.epoch, self._seeder)
                 finally:
                     await self._parts.buffer.close(LAST_ITEMS_SECONDS)
                 for chore in chores:
                     chore.cancel()
+                await self._tell_last()
         finally:
             await self._world.background.stop()
         if done:
@@ -190,8 +210,8 @@ class Engine:
         tools = self._step_tools(epoch)
         async with asyncio.TaskGroup() as group:
 
-            def begin(lease: Lease) -> Step:
-                step = Step(lease, tools)
+            def begin(lease: Lease, turn: Turn) -> Step:
+                step = Step(lease, turn, tools)
                 step.start(group)
                 return step
 
@@ -254,6 +274,12 @@ class Engine:
             pause = COLLECT_BUSY_SECONDS if cleared else COLLECT_IDLE_SECONDS
             await asyncio.sleep(pause * self._world.rng.uniform(0.5, 1.5))
 
+    async def _tell_last(self) -> None:
+        """Tell what was met at hosts since the last report, if the store answers at once."""
+        with suppress(TimeoutError, RunLost):
+            async with asyncio.timeout(LAST_CALL_SECONDS):
+                await self._signals.flush()
+
     async def _call_hook(self, name: str) -> None:
         """Call a hook of the spider, if it has one; a node that is to stop waits no longer."""
         if not self._callbacks.overrides(name):
@@ -276,6 +302,7 @@ class Engine:
             desk=self._pump,
             session=self._session,
             ledger=self._ledger,
+            pacing=self._pacing,
             chain=parts.chain,
             spider=parts.spider,
             callbacks=self._callbacks,
@@ -296,7 +323,7 @@ class Engine:
             options=self._options,
             stats=self.stats,
             run_blocking=self._world.run_blocking,
-            pending=lambda: self._pump.answer.pending,
+            pending=lambda: self._pump.pending,
             on_added=self._pump.poke,
         )
         return Seeder(tools, epoch)
@@ -328,6 +355,7 @@ class Engine:
             buffer=self._parts.buffer,
             place=self._parts.place,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
+            seeding_waits=lambda: self._seeder is not None and self._seeder.waits,
             is_stopping=lambda: self.shutdown.requested,
         )
         return Gauge(dials, self._world.clock)

@@ -121,7 +121,7 @@ class MemoryFrontier:
             and found.state is RunState.DONE
             and wall - found.finished > config.finished_ttl_ms
         ):
-            del self.shard.runs[found.base]
+            self.shard.forget(found.base)
             wall, found = max(wall, found.started + 1), None
         state = found.state if found else RunState.NEW
         if found is None:
@@ -148,7 +148,7 @@ class MemoryFrontier:
         old = self.shard.current.get(name)
         self._join(found, whole.epoch, started, config)
         if old not in (None, whole.epoch):
-            self.shard.runs.pop(self._base_of(old), None)
+            self.shard.forget(self._base_of(old))
 
     def _join(self, found: Run | None, epoch: str, started: int, config: RunConfig) -> Run:
         """Make the run in this shard if it is not `found`, and take its settings from `config`."""
@@ -339,6 +339,7 @@ class MemoryFrontier:
             asking.leases.append(self._lease(run, id, asking.token, start, reserved))
             got += 1
         hosts.note_taken(run, host, found, got)
+        asking.turns.note_weight(host)
         return got
 
     def _take_from(self, run: Run, host: str, own: bool, since: float, asking: Asking) -> None:
@@ -423,10 +424,11 @@ class MemoryFrontier:
             run.hungry[turns.me] = self._now
         else:
             run.hungry.pop(turns.me, None)
-        if got := len(asking.leases):
+        got = len(asking.leases)
+        if len(turns.nodes) > 1 and (got or turns.me not in run.loads):
+            run.loads[turns.me] = turns.load + got
+        if got:
             hosts.rate, hosts.rate_at = turns.all_rate + 1000 * got, hosts.now
-            if len(turns.nodes) > 1:
-                run.loads[turns.me] = turns.load + got
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         run = self._begin()
@@ -733,6 +735,7 @@ class MemoryFrontier:
             seeding=seed is not None,
             hold=HOLD_ID in run.tasks,
             stopping=run.stopping,
+            paused=run.paused,
             started_at_ms=run.started,
             finished_at_ms=run.finished,
             away=len(run.outbox),

@@ -68,6 +68,7 @@ class Run:
         self.loads: dict[str, int] = {}
         self.dealt_to: list[str] = []
         self.deal: list[int] = []
+        self.heavy: list[str] = []
         self.claims: dict[str, tuple[int, list[str]]] = {}
         self.nodes = TimedSet()
         self.beats: dict[str, tuple[int, bytes]] = {}
@@ -117,3 +118,8 @@ class MemoryShard:
     job_seen: dict[str, set[int]] = field(default_factory=dict)
     job_shards: dict[str, int] = field(default_factory=dict)
     """Over how many shards that is spread."""
+
+    def forget(self, base: str) -> None:
+        """Take a run out of use."""
+        self.runs.pop(base, None)
+        self.hosts.pace.pop(base, None)

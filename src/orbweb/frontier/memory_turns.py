@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha1
 
 from orbweb.frontier.memory_hosts import GRACE_MS, LOOK_AHEAD_MS, Hosts
@@ -53,22 +54,38 @@ class Turns:
     def is_own(self, host: str) -> bool:
         if len(self.nodes) == 1:
             return True
-        hand = int(sha1(host.encode(), usedforsecurity=False).hexdigest()[:4], 16) % HANDS
+        hand = hand_of(host)
         if self.nodes[self.run.deal[hand]] == self.me:
             return True
-        if self.all_rate < RATE_TO_SHARE:
+        if host not in self.run.heavy:
             return False
-        parts = int(self.hosts.rate_of(host) * len(self.nodes) / self.all_rate + 0.5)
-        if parts <= 1:
-            return False
+        parts = self._parts(host)
         own = weight(hand, self.me)
-        return sum(weight(hand, name) > own for name in self.nodes) < parts
+        return parts > 1 and sum(weight(hand, name) > own for name in self.nodes) < parts
+
+    def _parts(self, host: str) -> int:
+        """How many nodes a host is worth."""
+        if self.all_rate < RATE_TO_SHARE:
+            return 1
+        return int(self.hosts.rate_of(host) * len(self.nodes) / self.all_rate + 0.5)
+
+    def note_weight(self, host: str) -> None:
+        """Keep the list of heavy hosts. See `note_weight` in `turn.lua`."""
+        if len(self.nodes) == 1:
+            return
+        heavy, enters = self.run.heavy, self._parts(host) > 1
+        if enters == (host in heavy):
+            return
+        others = [other for other in heavy if other != host]
+        if enters:
+            others = [*(other for other in others if self._parts(other) > 1), host]
+        self.run.heavy = others
 
     def _read_loads(self) -> None:
         loads = self.run.loads
         known = [loads[name] for name in self.nodes if name in loads]
         self.mean = sum(known) // len(known) if known else 0
-        self.load = max(loads.get(self.me, self.mean), self.mean - MOST_OWED)
+        self.load = max(loads.get(self.me, 0), self.mean - MOST_OWED)
         margin = 4 + self.mean // 50
         self.behind = self.load < self.mean - margin
         self.ahead = self.load > self.mean + margin and self.rivals > 0
@@ -79,5 +96,17 @@ class Turns:
 
 
 def weight(hand: int, name: str) -> int:
+    factor, term = _numbers(name)
+    return ((hand + 1) * factor + term) % 2147483647
+
+
+@lru_cache(maxsize=1024)
+def _numbers(name: str) -> tuple[int, int]:
     digest = sha1(name.encode(), usedforsecurity=False).hexdigest()
-    return ((hand + 1) * int(digest[:7], 16) + int(digest[7:14], 16)) % 2147483647
+    return int(digest[:7], 16), int(digest[7:14], 16)
+
+
+@lru_cache(maxsize=4096)
+def hand_of(host: str) -> int:
+    """Which hand the host is dealt with."""
+    return int(sha1(host.encode(), usedforsecurity=False).hexdigest()[:4], 16) % HANDS

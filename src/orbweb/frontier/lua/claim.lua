@@ -107,6 +107,7 @@ local function lease_from(host, limit, at)
   end
   if got > 0 then
     call('HSET', HOST .. host, 'rate', int(rate + 1000 * got), 'rate_at', int(host_now), 'last', RUN)
+    note_weight(host, rate + 1000 * got)
     call('HINCRBY', HOST .. host, 'taken', got)
     if clamped then call('HINCRBY', HOST .. host, 'clamped', got) end
     if not steered then call('EXPIRE', HOST .. host, RECORD_TTL) end
@@ -199,9 +200,9 @@ local function note_claim()
   for i = 1, #out, WORDS do ids[#ids + 1] = out[i] end
   call('HSET', CLAIMS, node, ARGV[3] .. ' ' .. table.concat(ids, ' '))
   if wanted() then call('ZADD', HUNGRY, now, node) else call('ZREM', HUNGRY, node) end
+  if #nodes > 1 and (#ids > 0 or is_new) then call('HSET', LOADS, node, int(load + #ids)) end
   if #ids > 0 then
     call('HSET', SHARD .. ':clock', 'rate', int(all_rate + 1000 * #ids), 'rate_at', int(host_now))
-    if #nodes > 1 then call('HSET', LOADS, node, int(load + #ids)) end
   end
 end
 

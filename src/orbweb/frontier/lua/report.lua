@@ -30,7 +30,8 @@ local function judge_circuit(streak)
   elseif circuit_threshold > 0 and (row >= circuit_threshold or (opens > 0 and bad > 0)) then
     local cooldown = circuit_cooldown * math.min(2 ^ opens, LONGEST_COOLDOWN)
     row = 0
-    call('HSET', key, 'opens', int(opens + 1), 'open_until', int(host_now + cooldown + jitter(host, math.floor(cooldown / 4))))
+    cooldown = cooldown + jitter(host, math.floor(cooldown / 4))
+    call('HSET', key, 'opens', int(opens + 1), 'open_until', int(host_now + cooldown))
   end
   if row ~= number(v[1]) then call('HSET', key, 'streak', int(row)) end
 end

@@ -38,7 +38,7 @@
 --                     :visits hash id -> its fingerprints
 --   :parked     hash  fingerprint -> first link to such a page, as id \n body: enters if the request dies
 --   :hungry     zset  node -> when it last got less than it asked for
---   :loads      hash  node -> how much it was handed out; :homes hash: nodes, and whose the hosts are
+--   :loads      hash  node -> how much it was handed out; :homes hash: nodes, whose the hosts are, heavy hosts
 --   :claims     hash  node -> seq of its last claim and the ids it got
 --   :nodes      zset  node -> last beat (run's clock), :beats hash node -> wall ms \n what it said
 --   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n error

@@ -8,9 +8,12 @@ local MOST_OWED = 64 -- fetches that a node may have had less and still catches 
 
 local me -- the node that claims
 local nodes, numbers, deal = {}, {}, nil -- nodes that live, two numbers of each, owner of each hand
+local mine -- how this node stands in the deal
+local heavy, is_heavy = {}, {} -- hosts that are worth more than one node, as a list and as a set
 local all_rate -- decayed count of all fetches of the shard
 local rivals -- other nodes of the run that could do with more
 local load, mean = 0, 0 -- how much this node was handed out, and the nodes on average
+local is_new = false -- it was not in the count before
 local behind, ahead = false, false
 
 -- Whose host it is. Every node would do, but one that comes to a host again has a connection and its
@@ -35,12 +38,17 @@ local function read_nodes()
   for _, name in ipairs(nodes) do listed = listed or name == me end
   if not listed then nodes[#nodes + 1] = me end
   table.sort(nodes)
+  for i, name in ipairs(nodes) do if name == me then mine = string.format('%04d', i) end end
 end
 
 local function deal_hands()
   local names = table.concat(nodes, '\n')
-  local v = call('HMGET', HOMES, 'nodes', 'deal')
+  local v = call('HMGET', HOMES, 'nodes', 'deal', 'heavy')
   deal = v[2]
+  for host in string.gmatch(v[3] or '', '[^\n]+') do
+    heavy[#heavy + 1] = host
+    is_heavy[host] = true
+  end
   if v[1] == names then return end
   read_numbers()
   local owners = {}
@@ -64,13 +72,47 @@ local function is_among_first(hand, parts)
   return heavier < parts
 end
 
+-- How many nodes a host of this rate is worth.
+local function parts_of(its_rate)
+  if all_rate < RATE_TO_SHARE then return 1 end
+  return math.floor(its_rate * #nodes / all_rate + 0.5)
+end
+
+local function rate_of(host)
+  local v = call('HMGET', HOST .. host, 'rate', 'rate_at')
+  return decayed(v[1], v[2])
+end
+
+-- Keeps the list of heavy hosts, as one of them is taken: few can be on it at a time, so that nobody
+-- need look up the rates of all others. Who has become light without being taken leaves it when the
+-- next one enters.
+local function note_weight(host, its_rate)
+  if #nodes == 1 then return end
+  local enters = parts_of(its_rate) > 1
+  if enters == (is_heavy[host] or false) then return end
+  local kept = {}
+  for _, other in ipairs(heavy) do
+    if other ~= host and (not enters or parts_of(rate_of(other)) > 1) then
+      kept[#kept + 1] = other
+    else
+      is_heavy[other] = nil
+    end
+  end
+  if enters then kept[#kept + 1], is_heavy[host] = host, true end
+  heavy = kept
+  if #heavy > 0 then
+    call('HSET', HOMES, 'heavy', table.concat(heavy, '\n'))
+  else
+    call('HDEL', HOMES, 'heavy')
+  end
+end
+
 local function is_own(host)
   if #nodes == 1 then return true end
   local hand = tonumber(string.sub(redis.sha1hex(host), 1, 4), 16) % HANDS
-  if nodes[tonumber(string.sub(deal, hand * 4 + 1, hand * 4 + 4))] == me then return true end
-  if all_rate < RATE_TO_SHARE then return false end
-  local v = call('HMGET', HOST .. host, 'rate', 'rate_at')
-  local parts = math.floor(decayed(v[1], v[2]) * #nodes / all_rate + 0.5)
+  if string.sub(deal, hand * 4 + 1, hand * 4 + 4) == mine then return true end
+  if not is_heavy[host] then return false end
+  local parts = parts_of(rate_of(host))
   return parts > 1 and is_among_first(hand, parts)
 end
 
@@ -83,7 +125,8 @@ local function read_loads()
     if loads[name] then sum, known_loads = sum + loads[name], known_loads + 1 end
   end
   mean = known_loads > 0 and math.floor(sum / known_loads) or 0
-  load = math.max(loads[me] or mean, mean - MOST_OWED)
+  is_new = not loads[me]
+  load = math.max(loads[me] or 0, mean - MOST_OWED)
   local margin = 4 + math.floor(mean / 50)
   behind = load < mean - margin
   ahead = load > mean + margin and rivals > 0
