@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ from tests.servers import Server
 
 from orbweb.frontier.keys import ShardKeys
 
-PAGES = 1_500
+PAGES = 800
 SHARDS = 4
 SPREAD = {**FAST, "ORBWEB_FRONTIER_SHARDS": SHARDS, "HOSTS": 8, "latency": 0.02}
 LONG = pytest.mark.long
@@ -111,7 +113,7 @@ def test_a_killed_server_that_returns_after_five_seconds(tmp_path: Path) -> None
     try:
         with Fleet(tmp_path, "SpreadTreeSpider", **settings) as fleet:
             nodes = [fleet.start(), fleet.start()]
-            fleet.until(500)
+            fleet.until(PAGES // 4)
             server.kill()
             time.sleep(5)
             server.start()
@@ -130,7 +132,7 @@ def test_an_outage_of_many_leases_repeats_no_fetch(tmp_path: Path) -> None:
     try:
         with Fleet(tmp_path, "SpreadTreeSpider", **settings) as fleet:
             nodes = [fleet.start(), fleet.start()]
-            fleet.until(500)
+            fleet.until(PAGES // 4)
             server.pause()
             time.sleep(12)
             server.resume()
@@ -149,7 +151,7 @@ def test_a_torn_log_and_two_restarts(tmp_path: Path) -> None:
     try:
         with Fleet(tmp_path, "SpreadTreeSpider", **settings) as fleet:
             nodes = [fleet.start(), fleet.start()]
-            for pages in (300, 800):
+            for pages in (200, 500):
                 fleet.until(pages)
                 server.kill()
                 tear(server, rng)
@@ -172,13 +174,29 @@ def test_a_master_dies_and_its_replica_takes_its_place(
     settings |= {"ORBWEB_FRONTIER_SHARDS": shards, "ORBWEB_STORE_TIMEOUT": 1}
     with Fleet(tmp_path, "SpreadTreeSpider", **settings) as fleet:
         nodes = [fleet.start(), fleet.start()]
-        fleet.until(500)
+        fleet.until(PAGES // 4)
         cluster.masters[victim].kill()
         nodes[0].kill()
         nodes[0] = fleet.start()
         cluster.until_promoted(victim)
         assert [node.wait(90) for node in nodes] == [0, 0]
         assert_whole_tree(fleet, PAGES)
+        assert f"{PAGES} done" in orbweb(fleet, "status", "SpreadTreeSpider").replace("  ", " ")
+        report = orbweb(fleet, "doctor")
+        assert report.count("master of a cluster") == 3
+        assert report.count("no replica is connected") == 1
+
+
+def orbweb(fleet: Fleet, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "orbweb", *words],
+        cwd=fleet.directory,
+        env=fleet.environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
 
 
 @LONG
@@ -188,8 +206,8 @@ def test_every_master_dies_once(tmp_path: Path, cluster: Cluster, time_of_death:
     settings["ORBWEB_STORE_TIMEOUT"] = 1
     with Fleet(tmp_path, "SpreadTreeSpider", **settings) as fleet:
         nodes = [fleet.start(), fleet.start()]
-        for number, pages in enumerate((200, 600, 1_000)):
-            fleet.until(pages + 50 * time_of_death)
+        for number, pages in enumerate((100, 300, 500)):
+            fleet.until(pages + 30 * time_of_death)
             cluster.masters[number].kill()
             cluster.until_promoted(number)
             cluster.masters[number].start()
@@ -204,7 +222,7 @@ def test_a_master_that_is_only_slow_loses_nothing_either(tmp_path: Path, cluster
     settings["ORBWEB_STORE_TIMEOUT"] = 1
     with Fleet(tmp_path, "SpreadTreeSpider", **settings) as fleet:
         nodes = [fleet.start(), fleet.start()]
-        fleet.until(500)
+        fleet.until(PAGES // 4)
         for number in range(3):  # it wakes up as a master that is none any more
             process = cluster.masters[number].process
             os.kill(process.pid, signal.SIGSTOP)
