@@ -181,7 +181,7 @@ def test_a_master_dies_and_its_replica_takes_its_place(
         cluster.until_promoted(victim)
         assert [node.wait(90) for node in nodes] == [0, 0]
         assert_whole_tree(fleet, PAGES)
-        assert f"{PAGES} done" in orbweb(fleet, "status", "SpreadTreeSpider").replace("  ", " ")
+        assert f"{PAGES} pages" in orbweb(fleet, "status", "SpreadTreeSpider")
         report = orbweb(fleet, "doctor")
         assert report.count("master of a cluster") == 3
         assert report.count("no replica is connected") == 1
