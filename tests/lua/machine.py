@@ -358,13 +358,19 @@ class FrontierMachine(RuleBasedStateMachine):
             self.twins.step(run, "report", met)
             self.twins.wall += ms
 
-    @rule(run=runs, which=recent, known=st.booleans(), late=st.sampled_from([0, 3, 200]))
-    def permit(self, run: int, which: int, known: bool, late: int) -> None:
+    @rule(
+        run=runs,
+        which=recent,
+        known=st.booleans(),
+        late=st.sampled_from([0, 3, 200]),
+        slack=st.sampled_from([5, 320]),
+    )
+    def permit(self, run: int, which: int, known: bool, late: int, slack: int) -> None:
         run = self.run(run)
         self.twins.wall += late
         for held in self.pick(run, [which]):
             mark = self.marks.get(held, 0) if known else 0
-            answer = self.twins.step(run, "permit", *held, mark)
+            answer = self.twins.step(run, "permit", *held, mark, slack)
             if answer is not RunLost:
                 self.marks[held] = answer.mark
                 self.note(f"permit {answer.code} {'of the last' if mark else 'anew'}")

@@ -32,7 +32,7 @@ MUTANTS = (
         "return call('HGET', OWNER, id) == token",
         "return call('HGET', OWNER, id)",
     ),
-    Mutant("a shorter pause ends a longer one", "hold_off", "'GT', "),
+    Mutant("a shorter pause ends a longer one", "host", "'GT', "),
     Mutant(
         "a host that asked for a pause is asked on",
         "claim",
@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "a page that a redirect took is not held back",
-        "shard",
+        "push",
         "call('HSETNX', PARKED, member, id",
         "tostring(id",
     ),
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "a page is not free after the death of the request that took it",
-        "shard",
+        "push",
         "  call('HDEL', VISITED, member)\n  return true\n",
         "  return false\n",
     ),
@@ -141,12 +141,12 @@ MUTANTS = (
     ),
     Mutant(
         "no look at what was seen",
-        "shard",
+        "push",
         "if seen or call",
         "if call",
     ),
-    Mutant("no look at what is pending", "shard", " or call('HEXISTS', BODY, id) == 1"),
-    Mutant("nothing is remembered", "shard", "  if member ~= '' then remember(member) end\n"),
+    Mutant("no look at what is pending", "push", " or call('HEXISTS', BODY, id) == 1"),
+    Mutant("nothing is remembered", "push", "  if member ~= '' then remember(member) end\n"),
     Mutant("clock jumps", "shard", "elseif passed > step then passed = step end", "end"),
     Mutant("clock goes back", "shard", "if passed < 0 then passed = 0 elseif", "if"),
     Mutant(
@@ -228,7 +228,7 @@ MUTANTS = (
     ),
     Mutant(
         "split loses what it moves",
-        "shard",
+        "push",
         "  each_thousand('SADD', seen_base .. ':' .. int(into))\n",
     ),
     Mutant("no quarantine", "shard", "if token and not has_gap(host) then", "if token then"),
@@ -262,10 +262,10 @@ MUTANTS = (
         "return 0",
     ),
     Mutant("one shard of several ends the run", "shard", "if shards == 1 and state", "if state"),
-    Mutant("what is sent again goes to the end", "shard", "OUTBOX, 'NX', seq", "OUTBOX, seq"),
+    Mutant("what is sent again goes to the end", "push", "OUTBOX, 'NX', seq", "OUTBOX, seq"),
     Mutant(
         "what is sent away does not change the version",
-        "shard",
+        "push",
         "      seq = seq + 1\n      sent = sent + 1\n",
         "      sent = sent + 1\n",
     ),
@@ -352,7 +352,10 @@ MUTANTS = (
         "an approval that ended counts", "host", "if v[5] and in_force(v[6]) then", "if v[5] then"
     ),
     Mutant(
-        "no room for a late sender", "host", "gap + math.min(5, math.floor(gap * 0.8) / 16)", "gap"
+        "no room for a late sender",
+        "host",
+        "gap + (slack or math.min(SLACK_MS, math.floor(gap * 0.8) / 16))",
+        "gap",
     ),
     Mutant("rates do not decay", "host", "2 ^ (-since / HALF_LIFE_MS)", "1"),
     Mutant("a lost lease gets a permit", "permit", "owns(id, ARGV[3]) and call", "call"),
@@ -365,7 +368,7 @@ MUTANTS = (
     Mutant(
         "a permit reserves nothing",
         "permit",
-        "gap > 0 and mark(reserve(host, at)) or '0'",
+        "gap > 0 and mark(reserve(host, at, tonumber(ARGV[5]))) or '0'",
         "gap > 0 and mark(at) or '0'",
     ),
     Mutant(
@@ -449,7 +452,7 @@ TORN_MUTANTS = (
     ),
     Mutant(
         "seen is written before the request",
-        "shard",
+        "push",
         "  call('HSET', BODY, id, pack_body(host, priority, 0, payload))\n",
         "  if member ~= '' then remember(member) end\n"
         "  call('HSET', BODY, id, pack_body(host, priority, 0, payload))\n",

@@ -31,6 +31,7 @@ class Store:
         self.permits: list[Permit] = []
         self.seconds = 0.001
         self.asked: list[int] = []
+        self.slacks: list[int] = []
         self.reports: list[tuple[float, list[Signal]]] = []
         self.pauses: list[tuple[str, int]] = []
         self.away_until = 0.0
@@ -40,9 +41,10 @@ class Store:
         if self.timeline.seconds() < self.away_until:
             raise StoreUnavailable("away")
 
-    async def permit(self, id: str, token: str, mark: int) -> Permit:
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int) -> Permit:
         await self._answer()
         self.asked.append(mark)
+        self.slacks.append(slack_ms)
         return self.permits.pop(0) if self.permits else Permit(PermitCode.GRANTED)
 
     async def report(self, signals: Any) -> None:
@@ -227,15 +229,18 @@ def test_while_the_store_is_away_no_connection_is_kept_waiting() -> None:
     play(scene)
 
 
-def test_to_a_slow_store_a_late_send_is_told_so_that_the_next_one_keeps_its_distance() -> None:
+def test_of_a_slow_store_turns_are_asked_for_that_hold_for_longer() -> None:
     async def scene(street: Street) -> None:
         street.store.seconds = 0.03
-        street.store.permits = [Permit(PermitCode.GRANTED, 0, n) for n in (6, 7, 8, 9)]
+        street.store.permits = [Permit(PermitCode.GRANTED, 0, n) for n in (6, 7, 8)]
         pacer = street.pacer(mark=5, trip=0.03)
-        assert await street.send(pacer) == 0.09
+        assert await street.send(pacer) == 0.06
         await pacer.met(GOOD)
+        await street.send(pacer)
 
-    assert play(scene).store.asked == [5, 6, 7, 8]
+    street = play(scene)
+    assert street.store.asked == [5, 6, 0, 8], "the last is for another send"
+    assert street.store.slacks[:3] == [20, 80, 5]
 
 
 def test_a_process_that_is_stopped_while_it_sends_tells_that_it_was_late() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.engine_world import SITE, Crawler, Town, links
 
 from orbweb.errors import SpiderError
-from orbweb.frontier.base import Claim, Permit, PermitCode, RunConfig, Signal
+from orbweb.frontier.base import SLACK_MS, Claim, Permit, PermitCode, RunConfig, Signal
 from orbweb.frontier.memory import MemoryFrontier
 
 PAGES = {f"{SITE}/{n}": links() for n in range(40)}
@@ -29,11 +29,11 @@ class Watched(MemoryFrontier):
         self.claims.append((self.shard.now_ms(), want, len(claim.leases)))
         return claim
 
-    async def permit(self, id: str, token: str, mark: int) -> Permit:
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int = SLACK_MS) -> Permit:
         if self.later:
             self.later -= 1
             return Permit(PermitCode.LATER)
-        return await super().permit(id, token, mark)
+        return await super().permit(id, token, mark, slack_ms)
 
     async def report(self, signals: Sequence[Signal]) -> None:
         self.signals += signals

@@ -53,6 +53,6 @@ async def question_at(url: str, settings: Settings, question: Callable[[Admin], 
     prefix = settings["REDIS_KEY_PREFIX"]
     servers = await reach(url, prefix, settings["STORE_TIMEOUT"])
     try:
-        return await question(Admin(servers, prefix))
+        return await question(Admin(servers, prefix, shards=settings["FRONTIER_SHARDS"]))
     finally:
         await servers.aclose()

@@ -11,10 +11,13 @@ from orbweb.download.base import Gate, Meeting, TurnMissed
 from orbweb.engine.session import Session
 from orbweb.engine.signals import Signals
 from orbweb.errors import HostBusy, LeaseLost
-from orbweb.frontier.base import Held, PermitCode
+from orbweb.frontier.base import SLACK_MS, Held, PermitCode
 
-LATENESS_SECONDS = 0.005
-"""A reserved time may be used so much later: the store keeps the next one further away."""
+SLACK_GROWTH = 4
+"""A turn that was missed is asked for again with so many times the slack, so that the next or the
+one after is not missed, however slow the store or this process is; a longer gap is the price."""
+
+MOST_SLACK_MS = 1000
 
 IDLE_SECONDS = 0.25
 """How long a turn without a reserved time holds: afterwards its host may have been paused."""
@@ -24,13 +27,6 @@ AHEAD_SECONDS = 0.05
 
 PATIENCE_SECONDS = 1.0
 """A connection that stands is kept waiting for no longer than this."""
-
-MOST_ASKS = 3
-"""So often a turn that was missed is asked for again, for one send.
-
-When the answers of the store take longer than the lateness allows, each turn comes too late. Then
-the last one is used all the same, and the store is told afterwards.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +43,12 @@ class Turn:
     mark: int
 
     @classmethod
-    def of(cls, asked: float, answered: float, start_ms: int, mark: int) -> Turn:
+    def of(
+        cls, asked: float, answered: float, start_ms: int, mark: int, slack_ms: int = SLACK_MS
+    ) -> Turn:
         """The turn that a claim or a permit gives, which was asked and answered then."""
         delay = start_ms / 1000
-        length = LATENESS_SECONDS if mark else IDLE_SECONDS
+        length = slack_ms / 1000 if mark else IDLE_SECONDS
         return cls(asked, answered + delay, asked + delay + length, mark)
 
 
@@ -88,7 +86,7 @@ class Pacer:
         self._tools = tools
         self._is_held = is_held
         self._renew = renew
-        self._asks = 0
+        self._slack_ms = SLACK_MS
         self._began = 0.0
         self._used: Turn | None = None
         self._corrected: asyncio.Future[None] | None = None
@@ -117,7 +115,7 @@ class Pacer:
             except TimeoutError:
                 raise TurnMissed from None
         self._began = self._tools.clock()
-        self._used, self._turn, self._asks = self._turn, None, 0
+        self._used, self._turn, self._slack_ms = self._turn, None, SLACK_MS
 
     def sent(self) -> None:
         """See `Gate`. A process may be stopped at any moment, in the middle of a send too.
@@ -176,17 +174,21 @@ class Pacer:
         """The turn has passed, or the host has been held off since it was given."""
         if self._tools.signals.is_void(self._host, turn.asked):
             return True
-        return self._tools.clock() > turn.end and self._asks < MOST_ASKS
+        return self._tools.clock() > turn.end
 
     async def _ask(self) -> None:
-        mark = self._turn.mark if self._turn is not None else 0
-        permit, asked = await self._tools.session.permit(self._held, mark)
+        mark = 0
+        if self._turn is not None:
+            mark = self._turn.mark
+            self._slack_ms = min(self._slack_ms * SLACK_GROWTH, MOST_SLACK_MS)
+        slack_ms = self._slack_ms
+        permit, asked = await self._tools.session.permit(self._held, mark, slack_ms)
         if permit.code is PermitCode.LATER:
             raise HostBusy(f"{self._host} is not to be fetched from now")
         if permit.code is PermitCode.LOST:
             raise LeaseLost(f"lease of {self._held.id} is lost")
-        self._turn = Turn.of(asked, self._tools.clock(), permit.start_ms, permit.mark)
-        self._asks += 1
+        answered = self._tools.clock()
+        self._turn = Turn.of(asked, answered, permit.start_ms, permit.mark, slack_ms)
 
 
 class Detour:

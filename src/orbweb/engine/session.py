@@ -106,9 +106,9 @@ class Session:
         """See `Frontier.nack`."""
         return (await self._repeat(lambda: self._frontier.nack(nacks)))[0]
 
-    async def permit(self, held: Held, mark: int) -> tuple[Permit, float]:
+    async def permit(self, held: Held, mark: int, slack_ms: int) -> tuple[Permit, float]:
         """See `Frontier.permit`; also tells when the answered call was sent."""
-        return await self._repeat(lambda: self._frontier.permit(*held, mark))
+        return await self._repeat(lambda: self._frontier.permit(*held, mark, slack_ms))
 
     async def report(self, signals: Sequence[Signal]) -> None:
         """See `Frontier.report`. What the store does not hear of is not told again."""

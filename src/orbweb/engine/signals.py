@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from orbweb.download.base import Meeting
 from orbweb.engine.session import Session
-from orbweb.frontier.base import Held, Signal
+from orbweb.frontier.base import SLACK_MS, Held, Signal
 
 INTERVAL_SECONDS = 0.25
 """Least time between two reports when all is well."""
@@ -159,7 +159,7 @@ class Signals:
         while self._holds or self._moves:
             while self._moves:
                 held, mark, moved = self._moves.popleft()
-                await self._session.permit(held, mark)
+                await self._session.permit(held, mark, SLACK_MS)
                 _done(moved)
             await self._tell_holds()
 

@@ -15,6 +15,7 @@ from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
 from orbweb.frontier.servers import Servers
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
+from orbweb.frontier.steering import HostAdmin
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word, parse_body
 
 PAGE = 500
@@ -43,12 +44,13 @@ class Admin:
     """Looks at and steers the runs of one prefix. All calls may raise `StoreUnavailable`."""
 
     def __init__(self, servers: Servers, prefix: str, *, shards: int = 1) -> None:
-        """`shards` is for `collect` alone: each run knows over how many it is spread."""
+        """`shards` is for `hosts` and `collect`: each run knows over how many it is spread."""
         self._servers = servers
         self._client = servers.of_shard(0)
         self._prefix = prefix
         self._shards = shards
         self._shard = ShardKeys(prefix)
+        self.hosts = HostAdmin(servers.of_shard, prefix, shards=shards)
         self.now: int | None = None
         """Tests set this to turn the clock of `collect`; None is the server's own."""
 

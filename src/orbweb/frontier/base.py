@@ -16,6 +16,9 @@ SEED_ID = "@seed"
 HOLD_ID = "@hold"
 """Pseudo-request of a resident run (`keep_alive`); only an operator removes it."""
 
+SLACK_MS = 5
+"""How late a request may be sent to a host with a gap, after the time that a claim reserved."""
+
 PRIORITY_LIMIT = 2**19
 """Priorities lie between minus and plus this: priority and order of arrival fit one score."""
 
@@ -372,11 +375,12 @@ class Frontier(Protocol):
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         """Give requests back: delayed by their backoff, or dead when their retries are used up."""
 
-    async def permit(self, id: str, token: str, mark: int) -> Permit:
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int = SLACK_MS) -> Permit:
         """Ask again for the right to send, right before it, as the reserved time has passed.
 
         `mark` is that of the lease or of the last permit. A further request under the same lease
-        (robots.txt, a redirect) needs a permit of its own, with mark 0.
+        (robots.txt, a redirect) needs a permit of its own, with mark 0. A host with a gap may be
+        sent the request up to `slack_ms` late: the next reservation lies so much further away.
         """
 
     async def report(self, signals: Sequence[Signal]) -> None:

@@ -11,6 +11,7 @@ from orbweb.errors import RunLost
 from orbweb.frontier.base import (
     HOLD_ID,
     SEED_ID,
+    SLACK_MS,
     Ack,
     Claim,
     Held,
@@ -598,7 +599,7 @@ class MemoryFrontier:
         self._free_slot(run, nack.id, nack.token, task.host)
         return result
 
-    async def permit(self, id: str, token: str, mark: int) -> Permit:
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int = SLACK_MS) -> Permit:
         run, hosts = self._begin(), self._hosts
         task = self._owned(run, id, token)
         if task is None:
@@ -609,7 +610,9 @@ class MemoryFrontier:
             at = max(hosts.now, found.closed_until)
         if at > hosts.now + LATEST_MS:
             return Permit(PermitCode.LATER)
-        reserved = name_of(hosts.reserve(run, task.host, found, at)) if found.gap > 0 else 0
+        reserved = (
+            name_of(hosts.reserve(run, task.host, found, at, slack_ms)) if found.gap > 0 else 0
+        )
         return Permit(PermitCode.GRANTED, math.ceil(at - hosts.now), reserved)
 
     async def report(self, signals: Sequence[Signal]) -> None:

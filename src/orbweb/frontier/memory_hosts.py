@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
-from orbweb.frontier.base import Signal
+from orbweb.frontier.base import SLACK_MS, Signal
 from orbweb.frontier.memory_timed import Clock, TimedSet
 
 if TYPE_CHECKING:
@@ -119,12 +119,15 @@ class Hosts:
         record = self.records.get(host, {})
         return run.delay > 0 or any(name in record for name in GAP_FIELDS)
 
-    def reserve(self, run: Run, host: str, found: Weighed, at: float) -> float:
+    def reserve(
+        self, run: Run, host: str, found: Weighed, at: float, slack: int | None = None
+    ) -> float:
         """Reserve the host from `at` on; returns when it is allowed next."""
         gap = found.gap
-        length = gap + min(5, math.floor(gap * 0.8) / 16)
+        length = gap + (min(SLACK_MS, math.floor(gap * 0.8) / 16) if slack is None else slack)
         if run.config.randomize_delay:
             length += math.floor(gap * 8 * chance(f"{host} {mark(at)}")) / 16
+        self.records.setdefault(host, {})["began"] = at
         self.next_allowed.set(host, at + length)
         return at + length
 
@@ -141,6 +144,8 @@ class Hosts:
         at = self.now + ms + self.jitter(host, math.floor(ms / 2))
         if at > self.next_allowed.at.get(host, 0):
             self.next_allowed.set(host, at)
+        record = self.records.setdefault(host, {})
+        record["held"] = max(at, record.get("held", 0))
 
     # -- what nodes have met
 

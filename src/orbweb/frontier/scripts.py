@@ -27,6 +27,10 @@ TRANSITIONS: dict[str, str] = {
     "add": "",
     "redrive": DRAINING,
     "stop": DRAINING,
+    "pause": DRAINING,
+    "steer": DRAINING,
+    "hosts": "no-writes",
+    "look": "no-writes",
     "status": "no-writes",
     "visit": "",
     "fsck": DRAINING,
@@ -44,9 +48,16 @@ TRANSITIONS: dict[str, str] = {
 
 PIECES: dict[str, tuple[str, ...]] = {
     "claim": ("host", "turn"),
+    "ack": ("push",),
+    "emit": ("push",),
+    "seed_push": ("push",),
+    "add": ("push",),
+    "deliver": ("push",),
+    "visit": ("push",),
     "permit": ("host",),
     "report": ("host",),
     "hold_off": ("host",),
+    "steer": ("host",),
 }
 """Files that stand between `shard.lua` and a transition."""
 

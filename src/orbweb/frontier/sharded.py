@@ -13,6 +13,7 @@ from zlib import crc32
 from orbweb.errors import StoreUnavailable
 from orbweb.frontier.base import (
     SEED_ID,
+    SLACK_MS,
     Ack,
     Claim,
     Frontier,
@@ -273,8 +274,8 @@ class ShardedFrontier:
             nacks, self._nacked, lambda number, group: self.shards[number].nack(group)
         )
 
-    async def permit(self, id: str, token: str, mark: int) -> Permit:
-        return await self.shards[self._of_lease(id, token)].permit(id, token, mark)
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int = SLACK_MS) -> Permit:
+        return await self.shards[self._of_lease(id, token)].permit(id, token, mark, slack_ms)
 
     async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
         return await self.shards[self._of_lease(id, token)].visit(id, token, fingerprint)

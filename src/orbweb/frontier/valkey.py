@@ -24,6 +24,7 @@ from redis.exceptions import (
 from orbweb.errors import ConfigError, RunLost, StoreUnavailable
 from orbweb.frontier.base import (
     PRIORITY_LIMIT,
+    SLACK_MS,
     Ack,
     Claim,
     Held,
@@ -340,8 +341,8 @@ class ValkeyFrontier:
             )
         return [NACK_RESULTS[code] for code in await self._call("nack", *words)]
 
-    async def permit(self, id: str, token: str, mark: int) -> Permit:
-        code, start_ms, reserved = await self._call("permit", id, token, mark)
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int = SLACK_MS) -> Permit:
+        code, start_ms, reserved = await self._call("permit", id, token, mark, slack_ms)
         return Permit(PERMIT_CODES[code], start_ms, int(reserved))
 
     async def report(self, signals: Sequence[Signal]) -> None:

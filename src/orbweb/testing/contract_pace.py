@@ -58,6 +58,15 @@ class PaceContract:
         permit = await node.frontier.permit(*lease.held, 0)
         assert (permit.code, permit.start_ms) == (PermitCode.GRANTED, 400 + SLACK_MS)
 
+    async def test_a_slow_sender_asks_for_more_time(self, store: Store) -> None:
+        node = await seeded(store, *pages("ab"), host_delay_ms=400)
+        lease = await only(node)
+        await node.frontier.permit(*lease.held, lease.mark, 80)
+        store.turn(400 + 80 - 51)
+        assert await node.ids() == []
+        store.turn(1)
+        assert (await only(node)).start_ms == 50
+
     async def test_a_permit_needs_the_lease(self, store: Store) -> None:
         node = await seeded(store, page("a"), host_delay_ms=GAP_MS)
         lease = await only(node)

@@ -207,7 +207,8 @@ local function note_claim()
 end
 
 local code = 'ok'
-local paused = call('HEXISTS', META, 'paused')
+local paused = call('HGET', META, 'paused')
+paused = paused and in_force(paused) and 1 or 0
 if number < tonumber(last) then
   code = 'old'
 elseif number == tonumber(last) then -- the answer was lost: again what that claim got and still holds
@@ -246,9 +247,8 @@ if code == 'ok' and wanted() then
   sooner(first_of(DEADLINE), now, run_step)
   if courteous then wait = math.max(wait, COURTESY_MS) end
 end
-local elsewhere = away()
 local answer = {
-  code, state, call('HLEN', BODY) + elsewhere, wait, call('HEXISTS', META, 'stopping'), paused, elsewhere,
+  code, state, call('HLEN', BODY) + away(), wait, call('HEXISTS', META, 'stopping'), paused, away(),
 }
 for i = 1, #out do answer[#answer + 1] = out[i] end
 return answer

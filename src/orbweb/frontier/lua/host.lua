@@ -3,6 +3,7 @@
 
 local LOOK_AHEAD_MS = 50 -- a claim reserves times that lie so near, so that nodes need not ask on the dot
 local GRACE_MS = 50 -- how long a host that is free waits for the node, or the run, whose turn it is
+local SLACK_MS = 5
 local LATEST_MS = 1000 -- a permit that lies further ahead is refused: better give the request back
 local ACTIVE_MS = 30000 -- a run whose nodes have not spoken for so long has no say
 local HALF_LIFE_MS = 30000 -- of the rates
@@ -94,15 +95,22 @@ local function next_allowed(host)
   return math.max(tonumber(call('ZSCORE', NEXT, host)) or 0, closed_until)
 end
 
+-- Leaves the host alone until then, whatever its gap is.
+local function hold(host, at)
+  call('ZADD', NEXT, 'GT', at, host)
+  if at > (tonumber(call('HGET', HOST .. host, 'held')) or 0) then call('HSET', HOST .. host, 'held', int(at)) end
+end
+
 local function mark(at)
   return int(at * 16)
 end
 
--- Reserves the host from `at` on; returns when it is allowed next. A little is added to the gap, so
--- that a request which is sent a little late does not come too near to the following one.
-local function reserve(host, at)
-  local length = gap + math.min(5, math.floor(gap * 0.8) / 16)
+-- Reserves the host from `at` on; returns when it is allowed next. `slack` is added to the gap (to a
+-- short one less), so that a request which is sent so late does not come too near to the following one.
+local function reserve(host, at, slack)
+  local length = gap + (slack or math.min(SLACK_MS, math.floor(gap * 0.8) / 16))
   if random_gap == 1 then length = length + math.floor(gap * 8 * chance(host .. ' ' .. mark(at))) / 16 end
+  call('HSET', HOST .. host, 'began', string.format('%.4f', at))
   call('ZADD', NEXT, string.format('%.4f', at + length), host)
   return at + length
 end

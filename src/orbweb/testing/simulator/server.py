@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from orbweb.errors import RunLost, StoreUnavailable
 from orbweb.frontier.base import (
+    SLACK_MS,
     Ack,
     Claim,
     Held,
@@ -311,8 +312,8 @@ class LossyFrontier:
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         return await self.call("nack", nacks)
 
-    async def permit(self, id: str, token: str, mark: int) -> Permit:
-        return await self.call("permit", id, token, mark)
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int = SLACK_MS) -> Permit:
+        return await self.call("permit", id, token, mark, slack_ms)
 
     async def report(self, signals: Sequence[Signal]) -> None:
         await self.call("report", signals)
