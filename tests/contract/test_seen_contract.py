@@ -122,7 +122,7 @@ async def test_the_plan_of_a_filter_is_kept(
     node, _ = await opened(store, seen=seen_of("bloom", capacity=9_000))
     assert "dedup_plan_kept" in caplog.text
     assert await node.frontier.add([page("a")]) == 0
-    place = await Admin(store.client, "t").seen.find("job")
+    place = await Admin(store.servers, "t").seen.find("job")
     assert place.state.parts[0].capacity == 1_000
 
 
@@ -130,7 +130,7 @@ async def test_all_keys_of_a_kind_are_collected(store: ServerStore, seen_kind: s
     many = [page(f"p{n}") for n in range(3_000)]
     config = seen_of(seen_kind, capacity=1_500)
     await seeded(store, *many, dedup_scope="spider", seen=config)
-    admin = Admin(store.client, "t")
+    admin = Admin(store.servers, "t")
     await admin.reset(await admin.find("job"), seen=True)
     while (await admin.collect(3))[0]:
         pass
@@ -142,7 +142,7 @@ async def test_all_keys_of_a_kind_are_collected(store: ServerStore, seen_kind: s
 async def test_one_page_can_be_forgotten(store: ServerStore, kind: str) -> None:
     node = await seeded(store, *pages("ab"), seen=seen_of(kind))
     await node.finish(*await node.take())
-    seen = Admin(store.client, "t").seen
+    seen = Admin(store.servers, "t").seen
     place = await seen.find("job")
     mark = page("a").fingerprint or 0
     assert await seen.check(place, mark, "h")
@@ -153,7 +153,7 @@ async def test_one_page_can_be_forgotten(store: ServerStore, kind: str) -> None:
 
 async def test_a_bloom_filter_says_that_it_cannot_forget(store: ServerStore) -> None:
     await seeded(store, page("a"), seen=seen_of("bloom"))
-    seen = Admin(store.client, "t").seen
+    seen = Admin(store.servers, "t").seen
     with pytest.raises(ConfigError, match="bloom"):
         await seen.forget(await seen.find("job"), page("a").fingerprint or 0, "h")
 
@@ -162,7 +162,7 @@ async def test_a_host_can_be_forgotten(store: ServerStore, seen_kind: str) -> No
     requests = [page("a", "one"), page("b", "one"), page("c", "two")]
     node = await seeded(store, *requests, seen=seen_of(seen_kind))
     await node.finish(*await node.take())
-    seen = Admin(store.client, "t").seen
+    seen = Admin(store.servers, "t").seen
     place = await seen.find("job")
     for _ in range(2):
         await seen.forget_host(place, "one")
@@ -177,7 +177,7 @@ async def test_what_is_old_can_be_forgotten(store: ServerStore, seen_kind: str) 
     store.turn(10_000)
     await node.frontier.add([page("b")])
     await node.finish(*await node.take())
-    seen = Admin(store.client, "t").seen
+    seen = Admin(store.servers, "t").seen
     seen._caller.time = store.wall + 4_000
     place = await seen.find("job")
     assert await seen.forget_older(place, 5_000) == 0

@@ -15,7 +15,6 @@ from tests.servers import Server
 from orbweb.cli import snapshot as snapshot_module
 from orbweb.cli.snapshot import Exporter, load_snapshot, open_text, read_snapshot
 from orbweb.errors import ConfigError
-from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Ack, Nack, NewRequest, RunConfig, RunState
 from orbweb.frontier.seen import SeenConfig, SeenKind
 from orbweb.frontier.seen_admin import SeenAdmin
@@ -192,7 +191,7 @@ async def test_a_filter_with_less_than_whole_fingerprints_goes_only_into_an_empt
 async def test_an_export_that_took_too_long_is_refused(client: Redis, tmp_path: Path) -> None:
     source = await opened(client, "one", RunConfig())
     await source.add([page(1)])
-    admin = Admin(client, "t").seen
+    admin = SeenAdmin(client, "t")
     place = await admin.find("one")
     await admin.journal(place, "begin")
     await admin.journal(place, "go_on")

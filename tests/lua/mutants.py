@@ -179,8 +179,8 @@ MUTANTS = (
     Mutant(
         "end is early",
         "shard",
-        "call('HLEN', BODY) == 0 then\n    state",
-        "call('HLEN', BODY) == call('ZCARD', DEADLINE) then\n    state",
+        "call('HLEN', BODY) == 0 then mark_done() end",
+        "call('HLEN', BODY) == call('ZCARD', DEADLINE) then mark_done() end",
     ),
     Mutant(
         "repeated seeds enter again",
@@ -363,13 +363,71 @@ MUTANTS = (
         "        enqueue(id, host, priority)\n      end\n    end\n  end\n",
         "        enqueue(id, host, 0)\n      end\n    end\n  end\n",
     ),
-    Mutant("added requests do not reopen", "add", "if added > 0 then reopen() end\n"),
+    Mutant("added requests do not reopen", "add", "if added + sent > 0 then reopen() end\n"),
+    Mutant(
+        "added requests of other shards do not reopen", "add", "if added + sent > 0", "if added > 0"
+    ),
+    Mutant("delivered requests do not reopen", "deliver", "if added > 0 then reopen() end\n"),
+    Mutant(
+        "what is on its way is not pending",
+        "shard",
+        "return shards > 1 and call('ZCARD', OUTBOX) or 0",
+        "return 0",
+    ),
+    Mutant("one shard of several ends the run", "shard", "if shards == 1 and state", "if state"),
+    Mutant("what is sent again goes to the end", "push", "OUTBOX, 'NX', seq", "OUTBOX, seq"),
+    Mutant(
+        "what is sent away does not change the version",
+        "push",
+        "      seq = seq + 1\n      sent = sent + 1\n",
+        "      sent = sent + 1\n",
+    ),
+    Mutant("links to other shards are lost", "ack", "    send_argv(first_other, others)\n"),
+    Mutant(
+        "links of a long page to other shards are lost",
+        "emit",
+        "send_argv(7 + children * 5, tonumber(ARGV[6]))\n",
+    ),
+    Mutant(
+        "seeds of other shards are lost",
+        "seed_push",
+        "send_argv(7 + seeds * 5, tonumber(ARGV[6]))\n",
+    ),
+    Mutant("one row of the outbox is not trimmed", "trim", "for i = 2", "for i = 3"),
+    Mutant(
+        "a run is closed although something has entered",
+        "close",
+        "seq == tonumber(ARGV[2]) and ",
+    ),
+    Mutant(
+        "a run is closed with work in its outbox",
+        "close",
+        "call('HLEN', BODY) + away() == 0",
+        "call('HLEN', BODY) == 0",
+    ),
+    Mutant("a closed run is not reopened", "reopen", "reopen()\n"),
+    Mutant(
+        "an old run takes the place of a new one",
+        "open",
+        "    if found and tonumber(v[3]) >= started then return lost_run() end\n",
+    ),
+    Mutant(
+        "a part that is lost is made anew",
+        "open",
+        "  if part and ARGV[23] == '0' then return lost_run() end\n",
+    ),
+    Mutant("nobody knows that all parts are there", "lay", "call('HSET', META, 'laid', '1')\n"),
     Mutant(
         "reset run can be used on",
         "shard",
         "  call('HDEL', base .. ':meta', 'state')\n",
     ),
-    Mutant("finished run lives for ever", "open", "    old, found = epoch, false\n"),
+    Mutant(
+        "finished run lives for ever",
+        "open",
+        "elseif not part and found == 'done' and wall",
+        "elseif false and wall",
+    ),
     Mutant("resident run ends", "open", "  call('HSET', BODY, HOLD, pack_body(HOLD, 0, 0, ''))\n"),
     Mutant(
         "hint is longer than a clock's step",
@@ -493,11 +551,13 @@ TORN_MUTANTS = (
     Mutant(
         "parent leaves before its children",
         "ack",
-        """    push_argv(i + 8, children)
+        """    push_argv(i + 9, children)
+    send_argv(first_other, others)
     local host, _, retries = unpack_body(body)
 """,
         """    forget(id)
-    push_argv(i + 8, children)
+    push_argv(i + 9, children)
+    send_argv(first_other, others)
     local host, _, retries = unpack_body(body)
 """,
     ),

@@ -11,7 +11,7 @@ from orbweb.frontier.base import RunState, clock_step_ms
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.memory_seen import BloomMarks, Seen
 from orbweb.frontier.memory_state import MemoryShard, Place, Run
-from orbweb.frontier.valkey import policy_words
+from orbweb.frontier.valkey import pack_row, policy_words
 
 READ_ALL = b"""
 local out = {}
@@ -263,6 +263,10 @@ def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
         {id: f"{b.reason}\n{b.tries}\n{b.at_ms}\n{b.error}" for id, b in run.dead.items()},
     )
     yield f"{base}:reasons", {str(reason): str(n) for reason, n in run.reasons.items()}
+    yield (
+        f"{base}:outbox",
+        {pack_row(request).decode(): float(order) for request, order in run.outbox.items()},
+    )
     yield f"{base}:seen", seen_state(run.own_seen)
 
 
@@ -286,6 +290,8 @@ def _meta(run: Run) -> dict[str, str]:
         "retries": run.config.max_retries,
         "deliveries": run.config.max_deliveries,
         "stopping": int(run.stopping),
+        "shards": run.shards if run.shards > 1 else 0,
+        "laid": int(bool(run.laid)),
         "paused": FAR if run.paused else 0,
         "policy": policy_words(run.config),
         **{name: run.counters[name] for name in ("items", "retried", "reaped", "fenced")},
@@ -332,5 +338,11 @@ def check_sound(state: State, keys: ShardKeys) -> None:
         places += [id for id in ("@seed", "@hold") if id in body and id not in owner]
         assert len(places) == len(set(places)), "no request stands in two places"
         assert set(places) == body, "every pending request stands somewhere, and nothing else does"
-        assert (state[f"{base}:meta"]["state"] == "done") == (not body), "the end is exact"
+        meta, away = state[f"{base}:meta"], state.get(f"{base}:outbox")
+        done = meta["state"] == "done"
+        if "shards" in meta:
+            assert not (done and (body or away)), "a run that is done has nothing left"
+        else:
+            assert done == (not body), "the end is exact"
+            assert not away, "there is no other shard"
         assert set(state.get(f"{base}:dead", ())) == set(state.get(f"{base}:why", ()))

@@ -10,7 +10,7 @@ from tests.lua.direct import DirectClient, run_now, run_together
 from tests.lua.state import FAR, Dumper, State, check_sound, comparable, living, told
 
 from orbweb.errors import ConfigError, RunLost
-from orbweb.frontier.base import Held, NewRequest, RunConfig
+from orbweb.frontier.base import Held, NewRequest, Opened, RunConfig
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard
@@ -38,7 +38,9 @@ SEEN_SCRIPTS = {
     "forget older": ("seen_forget", "older"),
 }
 OPERATOR_FIELDS = ("limit", "limit_until", "paused", "ceiling", "ceiling_until")
-JOBS = (("a", "r1"), ("a", "r2"), ("b", ""))
+JOBS = (("a", "r1"), ("a", "r2"), ("b", ""), ("c", ""))
+SHARDS = (1, 1, 4, 4)
+"""Over how many shards each is spread. This is shard 0 of the third run, another of the last."""
 
 
 Scripts = dict[tuple[str, str], Script]
@@ -68,12 +70,13 @@ class Backend:
         self.dumper = Dumper(client)
         self.scripts = scripts
 
-    def frontier(self, job: str, run: str, new_epoch: Any) -> ValkeyFrontier:
+    def frontier(self, job: str, run: str, shards: int, new_epoch: Any) -> ValkeyFrontier:
         frontier = ValkeyFrontier(
             self.client,  # type: ignore[arg-type]
             prefix="p",
             job=job,
             run=run,
+            shards=shards,
             new_epoch=new_epoch,
         )
         frontier.caller.scripts = self.scripts
@@ -81,7 +84,7 @@ class Backend:
 
 
 class Twins:
-    """The frontiers of three runs: two of one job, one of another; all crawl the same hosts."""
+    """The frontiers of four runs: two of one job, two of others; all crawl the same hosts."""
 
     def __init__(self, backends: list[Backend], counts: Counter[str]) -> None:
         self.wall = 1_000
@@ -89,11 +92,12 @@ class Twins:
         self.backends = backends
         self.counts = counts
         self.shard = MemoryShard(lambda: self.wall, self.epoch)
-        self.memory = [MemoryFrontier(self.shard, job, run) for job, run in JOBS]
+        runs = [(*names, shards) for names, shards in zip(JOBS, SHARDS, strict=True)]
+        self.memory = [MemoryFrontier(self.shard, job, run, shards=n) for job, run, n in runs]
         self.servers = []
         for backend in backends:
             backend.client.call("FLUSHALL")
-            self.servers.append([backend.frontier(job, run, self.epoch) for job, run in JOBS])
+            self.servers.append([backend.frontier(*facts, self.epoch) for facts in runs])
         self.collect_at: dict[str, float] = {}
 
     def epoch(self) -> str:
@@ -120,15 +124,23 @@ class Twins:
         answer = self.step(run, "open", config)
         if answer is ConfigError:
             return answer
+        self._note_opened(run, answer.epoch, config)
+        return answer
+
+    def open_part(self, run: int, config: RunConfig, whole: Opened) -> Any:
+        answer = self.step(run, "open_part", config, whole)
+        if answer not in (RunLost, ConfigError):
+            self._note_opened(run, whole.epoch, config)
+        return answer
+
+    def _note_opened(self, run: int, epoch: str, config: RunConfig) -> None:
         job, run_id = JOBS[run]
         name = f"{job}:{run_id}"
         ttl = config.run_ttl_ms if run_id else 0
-        alive = {f"{name}:{answer.epoch}"}
         for other in [key for key in self.collect_at if key.rpartition(":")[0] == name]:
-            if other not in alive:
+            if other != f"{name}:{epoch}":
                 del self.collect_at[other]
-        self.collect_at[f"{name}:{answer.epoch}"] = self.wall + ttl if ttl else float("inf")
-        return answer
+        self.collect_at[f"{name}:{epoch}"] = self.wall + ttl if ttl else float("inf")
 
     def renew(self, run: int, node: str, lease_ms: int, held: list[Held]) -> Any:
         answer = self.step(run, "renew", node, lease_ms, held, b"beat")
@@ -212,6 +224,7 @@ class Twins:
             self.collect_at.pop(f"{job}:{run_id}:{epoch}")
         if seen:
             self.shard.job_seen.pop(job, None)
+            self.shard.job_shards.pop(job, None)
         for backend in self.backends:
             found = self._shard_call(backend, "reset", job, run_id, int(seen))
             assert found == (epoch is not None)
@@ -277,6 +290,11 @@ def new_request(code: int) -> NewRequest:
     fingerprint = FINGERPRINTS[which] if rest // 5 else None
     host, payload = f"h{which % 3}", b"pay%d" % which
     return NewRequest(f"u{which}", host, rest % 5 - 2, fingerprint, payload, rest // 5 == 2)
+
+
+def distant_request(code: int) -> NewRequest:
+    """One of those requests, of another shard."""
+    return new_request(code)._replace(shard=1 + code % 3, fingerprint=FINGERPRINTS[code % 14])
 
 
 REQUEST_CODES = 14 * 5 * 3

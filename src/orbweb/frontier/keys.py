@@ -102,8 +102,8 @@ class RunKeys:
 
 RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
-    | {"loads", "homes", "left", "seen"}
-    | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons"}
+    | {"loads", "homes", "left", "outbox"}
+    | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
 )
 
 

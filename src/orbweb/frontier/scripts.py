@@ -42,10 +42,16 @@ TRANSITIONS: dict[str, str] = {
     "seen_learn": "",
     "journal": DRAINING,
     "restore": "",
+    "lay": DRAINING,
+    "outbox": "no-writes",
+    "deliver": DRAINING,
+    "trim": DRAINING,
+    "close": DRAINING,
+    "reopen": DRAINING,
 }
 """Name of each transition and its script flags. The names are those of the files in `lua/`."""
 
-PUSHING = frozenset({"ack", "emit", "seed_push", "add"})
+PUSHING = frozenset({"ack", "emit", "seed_push", "add", "deliver"})
 """Transitions that let requests in."""
 
 SEEING = PUSHING | {"visit", "seen_check", "seen_forget", "seen_learn"}
@@ -60,7 +66,6 @@ SEEN_KINDS: dict[str, str] = {
     "local": "seen_local",
 }
 """Files of the kinds in which seen requests are remembered."""
-
 
 PIECES: dict[str, tuple[str, ...]] = {
     "claim": ("host", "turn"),

@@ -58,8 +58,12 @@ def _version() -> str:
 
 STORE = (
     Setting("REDIS_URL", TEXT, "", "Address of the Redis (>= 7.0) or Valkey (>= 8) that all nodes "
-            "share; empty = the embedded Valkey of this directory.", secret=True),
+            "share, or of some servers of a cluster (redis://a:6379,b:6379); empty = the embedded "
+            "Valkey of this directory.", secret=True),
     Setting("REDIS_KEY_PREFIX", TEXT, "orbweb", "First part of every key in the store."),
+    Setting("FRONTIER_SHARDS", COUNT, 1, "Over how many parts the queue of a run is spread, by "
+            "host; one serves thousands of pages a second, more are for a Redis Cluster.",
+            "shards", low=1),
     Setting("STORE_TIMEOUT", NUMBER, 5.0, "How long one call to the store may take before it is "
             "repeated.", "seconds", above=0),
     Setting("RUN_ID", TEXT, "", "Identity of this execution; the same on all its nodes. Empty = "

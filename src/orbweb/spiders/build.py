@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from redis.asyncio import Redis
-
 from orbweb.download.chain import Chain
 from orbweb.download.http import BodyLimits, HttpDownloader, HttpOptions
 from orbweb.download.middlewares import load_middlewares
@@ -46,7 +44,9 @@ from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.seen import SeenConfig, SeenKind
 from orbweb.frontier.seen_state import FillWatch, LocalFillWatch
-from orbweb.frontier.server import connect, judge, read_facts
+from orbweb.frontier.servers import Servers, judge_all, reach
+from orbweb.frontier.sharded import ShardedFrontier
+from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import configure, get_logger
 from orbweb.model.rate import parse_rate
@@ -201,19 +201,20 @@ async def _open_shared(
         stack.push_async_callback(_release, embedded)
         revive = _reviver(embedded, stack)
 
-    client = connect(url, settings["STORE_TIMEOUT"])
-    stack.push_async_callback(client.aclose)
-    for warning in judge(await read_facts(client, url)):
-        log.warning("%s", warning)
     prefix, job, run = settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"]
-    frontier = _shared_frontier(settings, client, job)
+    shards = settings["FRONTIER_SHARDS"]
+    servers = await reach(url, prefix, settings["STORE_TIMEOUT"])
+    stack.push_async_callback(servers.aclose)
+    for warning in judge_all(await servers.facts()):
+        log.warning("%s", warning)
+    frontier = _shared_frontier(settings, servers, job)
     _say_scope(settings)
 
     @asynccontextmanager
     async def second(epoch: str) -> AsyncIterator[Frontier]:
-        own = connect(url, settings["STORE_TIMEOUT"])
+        own = servers.again()
         try:
-            attached = ValkeyFrontier(own, prefix=prefix, job=job, run=run)
+            attached = shared_frontier(own, prefix=prefix, job=job, run=run, shards=shards)
             attached.attach(epoch)
             yield attached
         finally:
@@ -222,7 +223,7 @@ async def _open_shared(
     return _Store(
         frontier=frontier,
         control=frontier,
-        robots=ValkeyRobotsStore(client, prefix),
+        robots=ValkeyRobotsStore(servers.of_shard(0), prefix),
         codec=WireCodec(),
         connect=second,
         identity={
@@ -231,10 +232,8 @@ async def _open_shared(
             "redis_key": job,
         },
         revive=revive,
-        collect=_collector(Admin(client, prefix)),
-        watch=_fill_watch(
-            settings, FillWatch(client, job, settings["DEDUP_WARN_FILL_RATE"]), frontier
-        ),
+        collect=_collector(Admin(servers, prefix, shards=shards)),
+        watch=_fill_watch(settings, servers, job, frontier),
     )
 
 
@@ -242,30 +241,47 @@ def _wall_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _shared_frontier(settings: Settings, client: Redis, job: str) -> ValkeyFrontier:
-    prefix, run = settings["REDIS_KEY_PREFIX"], settings["RUN_ID"]
-    if settings["DEDUP_FILTER"] not in LOCAL_FILTERS:
-        return ValkeyFrontier(client, prefix=prefix, job=job, run=run)
+def _shared_frontier(
+    settings: Settings, servers: Servers, job: str
+) -> ValkeyFrontier | ShardedFrontier:
+    prefix, run, shards = (
+        settings[name] for name in ("REDIS_KEY_PREFIX", "RUN_ID", "FRONTIER_SHARDS")
+    )
+    chosen = settings["DEDUP_FILTER"]
+    if chosen not in LOCAL_FILTERS:
+        return shared_frontier(servers, prefix=prefix, job=job, run=run, shards=shards)
+    if shards > 1:
+        raise ConfigError(
+            f"DEDUP_FILTER is {chosen}, which each process keeps for itself; with FRONTIER_SHARDS "
+            f"= {shards} it must be one that the store keeps, such as exact or compact"
+        )
     log.warning(
         "DEDUP_FILTER is %s: each process remembers for itself which pages it has seen, so each "
         "crawls all of them, and a restart begins anew",
-        settings["DEDUP_FILTER"],
+        chosen,
     )
-    seen = Seen(replace(_seen_config(settings), kind=LOCAL_FILTERS[settings["DEDUP_FILTER"]]))
+    seen = Seen(replace(_seen_config(settings), kind=LOCAL_FILTERS[chosen]))
+    client = servers.of_shard(0)
     return LocalSeenFrontier(client, prefix=prefix, job=job, run=run, seen=seen, wall_ms=_wall_ms)
 
 
 def _fill_watch(
-    settings: Settings, watch: FillWatch, frontier: ValkeyFrontier
+    settings: Settings, servers: Servers, job: str, frontier: ValkeyFrontier | ShardedFrontier
 ) -> Callable[[], Awaitable[None]] | None:
-    """Looks at the filter in the store; None where it has no capacity."""
+    """Looks at the filters in the store; None where they have no capacity."""
     if _seen_config(settings).kind is not SeenKind.BLOOM:
         return None
+    parts = frontier.shards if isinstance(frontier, ShardedFrontier) else [frontier]
+    watched = [
+        (part, FillWatch(servers.of_shard(number), job, settings["DEDUP_WARN_FILL_RATE"]))
+        for number, part in enumerate(parts)
+        if isinstance(part, ValkeyFrontier)
+    ]
 
     async def look() -> None:
-        base = await frontier.seen_base()
-        if base:
-            await watch.look(base)
+        for part, watch in watched:
+            if base := await part.seen_base():
+                await watch.look(base)
 
     return look
 

@@ -9,7 +9,7 @@ local budget = tonumber(ARGV[2])
 local answer = {0}
 for _, name in ipairs(call('ZRANGEBYSCORE', SHARD .. ':runs', '-inf', wall, 'LIMIT', 0, 10)) do
   use(SHARD .. ':run:' .. name)
-  local pending = call('HLEN', BODY)
+  local pending = call('HLEN', BODY) + call('ZCARD', OUTBOX)
   if pending > 0 then
     answer[#answer + 1] = name
     answer[#answer + 1] = int(pending)
@@ -71,7 +71,7 @@ elseif base then
   give_up_seen(base .. ':seen')
   if remove_queues() then
     call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY,
-      LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS)
+      LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX)
     call('SREM', GARBAGE, base)
     removed = removed + 1
   end

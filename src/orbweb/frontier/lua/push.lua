@@ -1,4 +1,5 @@
--- push: how requests enter. Stands, behind `seen.lua`, in front of the transitions that let some in.
+-- push: how requests enter: what was seen is dropped, what lies in another shard goes to the outbox.
+-- Stands, behind `seen.lua`, in front of the transitions that let requests in.
 
 -- Whether a page that is seen may enter all the same. One that a redirect has taken waits for the
 -- fate of the redirected request: the first link to it is parked while that one is pending, and
@@ -37,4 +38,17 @@ local function push_argv(first, how_many)
     added = added + push(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4])
   end
   return added
+end
+
+-- Puts requests of other shards, which stand in ARGV from `first` as one word each, into the outbox.
+-- Returns how many were not there.
+local function send_argv(first, how_many)
+  local sent = 0
+  for i = first, first + how_many - 1 do
+    if call('ZADD', OUTBOX, 'NX', seq + 1, ARGV[i]) == 1 then
+      seq = seq + 1
+      sent = sent + 1
+    end
+  end
+  return sent
 end

@@ -55,6 +55,7 @@
 --   :left       hash  id -> body of requests that ended while an export read the run, >id -> its
 --                     fingerprints in :visits, <fingerprint -> what was in :parked
 --   :seen       hash  which requests are seen (under the job when shared): see `seen.lua`
+--   :outbox     zset  request for another shard, as one word -> order of arrival; pending like :body
 
 local call = redis.call
 local SHARD = KEYS[1]
@@ -67,7 +68,7 @@ local PRIORITY_STEP = 4294967296
 
 local RUN, META, BODY, QUEUE, READY, DELAYED, DEADLINE, OWNER
 local EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY
-local LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
+local LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX
 local GARBAGE = SHARD .. ':garbage'
 local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':waiting:'
 local HOST, PACE = SHARD .. ':host:', SHARD .. ':pace'
@@ -75,6 +76,7 @@ local HOST, PACE = SHARD .. ':host:', SHARD .. ':pace'
 local wall, now, host_now -- server's clock; the run's clock; the shard's clock
 local state, seq, concurrency, delay, fetch_ms, max_retries, max_deliveries, seen_base
 local first_seq, run_step
+local shards -- over how many the run is spread; alone, this one knows the end by itself
 local reasons, counters = {}, {}
 local visiting
 local duplicates = 0
@@ -91,7 +93,7 @@ local function use(base)
   VISITED, VISITS, PARKED, LEFT = base .. ':visited', base .. ':visits', base .. ':parked', base .. ':left'
   HUNGRY, LOADS, HOMES = base .. ':hungry', base .. ':loads', base .. ':homes'
   CLAIMS, NODES, BEATS = base .. ':claims', base .. ':nodes', base .. ':beats'
-  DEAD, WHY, REASONS = base .. ':dead', base .. ':why', base .. ':reasons'
+  DEAD, WHY, REASONS, OUTBOX = base .. ':dead', base .. ':why', base .. ':reasons', base .. ':outbox'
 end
 
 local function int(number)
@@ -121,13 +123,14 @@ end
 local function begin()
   read_wall()
   local meta = call('HMGET', META, 'state', 'wall', 'log', 'step', 'seq', 'concurrency', 'delay',
-    'fetch', 'retries', 'deliveries', 'seen', 'journal')
+    'fetch', 'retries', 'deliveries', 'seen', 'journal', 'shards')
   if not meta[1] then return nil end
   state, seq, concurrency, delay = meta[1], tonumber(meta[5]), tonumber(meta[6]), tonumber(meta[7])
   fetch_ms, max_retries, max_deliveries, seen_base = tonumber(meta[8]), tonumber(meta[9]), tonumber(meta[10]), meta[11]
   journal = meta[12] and tonumber(meta[12]) > wall
   first_seq = seq
   run_step = tonumber(meta[4])
+  shards = tonumber(meta[13] or 1)
   now = tick(META, meta[2], meta[3], run_step)
   local shard = call('HMGET', SHARD .. ':clock', 'wall', 'log')
   host_now = tick(SHARD .. ':clock', shard[1], shard[2], SHARD_STEP_MS)
@@ -173,12 +176,19 @@ local function bump(counter, n)
   counters[counter] = (counters[counter] or 0) + (n or 1)
 end
 
--- Marks the run done when nothing is pending. The truth is the set of bodies, not a counter.
+local function away()
+  return shards > 1 and call('ZCARD', OUTBOX) or 0
+end
+
+local function mark_done()
+  state = 'done'
+  call('HSET', META, 'state', 'done', 'finished', int(wall))
+end
+
+-- Marks the run done when nothing is pending. The truth is the set of bodies, not a counter. One shard
+-- of several cannot know: there it is marked by `close`.
 local function finish()
-  if state == 'running' and call('HLEN', BODY) == 0 then
-    state = 'done'
-    call('HSET', META, 'state', 'done', 'finished', int(wall))
-  end
+  if shards == 1 and state == 'running' and call('HLEN', BODY) == 0 then mark_done() end
 end
 
 -- Writes what the transition counted, and ends the run if it is over. Every transition ends with it.

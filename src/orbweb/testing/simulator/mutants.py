@@ -34,6 +34,7 @@ from orbweb.frontier.base import (
     SeedReply,
 )
 from orbweb.frontier.memory_state import MemoryShard, Place, Run, Task
+from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.model.item import ItemRecord
 from orbweb.model.request import Request
 from orbweb.pipelines.buffer import ItemBuffer, Rejected
@@ -67,6 +68,8 @@ class Mutant:
     weather: Weather | None = Weather.STORM
     server: type[StoreFrontier] = StoreFrontier
     frontier: type[LossyFrontier] = LossyFrontier
+    sharded: type[ShardedFrontier] = ShardedFrontier
+    shards: int = 1
     buffer: type[ItemBuffer] = ItemBuffer
     patches: tuple[tuple[Any, str, Any], ...] = ()
     """Module or class, name, value: what is replaced in the production code."""

@@ -62,6 +62,7 @@ class Plan:
     max_held: int = 12
     store_timeout_ms: int = 1000
     """Beyond a twelfth of a lease, as in production, some lost packets in a row cost a lease."""
+    shards: int = 1
     poison: bool = False
     seed_errors: int = 0
     """How often `start_requests` raises half-way, over all nodes."""
