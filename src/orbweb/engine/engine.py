@@ -190,8 +190,8 @@ class Engine:
         tools = self._step_tools(epoch)
         async with asyncio.TaskGroup() as group:
 
-            def begin(lease: Lease) -> Step:
-                step = Step(lease, tools)
+            def begin(lease: Lease, at_ms: int) -> Step:
+                step = Step(lease, tools, at_ms)
                 step.start(group)
                 return step
 

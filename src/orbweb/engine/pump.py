@@ -30,6 +30,8 @@ SUSPECT_PAUSE_MS = 100, 500
 SHORTEST_PAUSE_SECONDS = 0.001
 """Event loops count milliseconds: a shorter pause would be none, and the loop would spin."""
 
+Begin = Callable[[Lease, int], Step]
+
 log = get_logger("orbweb.engine")
 
 
@@ -157,10 +159,11 @@ class Pump:
 
     # -- the loop
 
-    async def run(self, begin: Callable[[Lease], Step]) -> bool:
+    async def run(self, begin: Begin) -> bool:
         """Work until the run is done (True) or the node is asked to stop (False).
 
-        `begin` starts the step of a lease. Returns with nothing held.
+        `begin` starts the step of a lease that was claimed at that time of the store (ms). Returns
+        with nothing held.
         """
         while not self._shutdown.requested:
             await self._flush(linger=True)
@@ -188,7 +191,7 @@ class Pump:
             want = min(want, left - self.held)
         return want
 
-    async def _claim(self, want: int, begin: Callable[[Lease], Step]) -> Claim:
+    async def _claim(self, want: int, begin: Begin) -> Claim:
         claim, sent = await self._session.claim(want)
         suspects = []
         for lease in claim.leases:
@@ -196,10 +199,10 @@ class Pump:
             if self._is_suspect(lease):
                 suspects.append(lease)
             else:
-                self._begin(lease, begin)
+                self._begin(lease, claim.at_ms, begin)
         chosen = await self._isolate(suspects)
         if chosen is not None:
-            self._begin(chosen, begin)
+            self._begin(chosen, claim.at_ms, begin)
         self.answer = Answer(claim.state, claim.pending, len(claim.leases), want)
         pause = 0.0
         if len(claim.leases) < want:
@@ -230,9 +233,9 @@ class Pump:
                 await self._tell_nacks()
         return chosen
 
-    def _begin(self, lease: Lease, begin: Callable[[Lease], Step]) -> None:
+    def _begin(self, lease: Lease, at_ms: int, begin: Begin) -> None:
         self._fetching.add(lease.held)
-        self._steps[lease.held] = begin(lease)
+        self._steps[lease.held] = begin(lease, at_ms)
 
     async def _is_over(self) -> bool:
         """The run is done: whatever is still in work here was done elsewhere."""

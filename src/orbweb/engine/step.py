@@ -25,6 +25,7 @@ from orbweb.errors import (
 from orbweb.frontier.base import Ack, Lease, Nack, NewRequest
 from orbweb.log import get_logger
 from orbweb.model.fingerprint import request_id
+from orbweb.model.item import Origin
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
@@ -32,6 +33,9 @@ from orbweb.pipelines.buffer import Rejected
 
 EMIT_CHUNK = 1000
 """A page with more links than this lets them enter before its end, this many in one step."""
+
+PAGE_ITEMS = 1000
+"""A page with more items than this is stored in parts, while its callback still goes on."""
 
 LONGEST_ERROR = 2000
 """Characters of an error text that are kept with a dead letter."""
@@ -74,7 +78,8 @@ class Step:
     user code that refuses to be cancelled cannot hold up the lease.
     """
 
-    def __init__(self, lease: Lease, tools: StepTools) -> None:
+    def __init__(self, lease: Lease, tools: StepTools, claimed_at_ms: int = 0) -> None:
+        """`claimed_at_ms`: the store's wall clock at the claim."""
         self.lease = lease
         self.held = lease.held
         self.over = False
@@ -82,6 +87,8 @@ class Step:
         self._task: asyncio.Task[None] | None = None
         self._stored: list[asyncio.Future[list[Rejected]]] = []
         self._emitted = 0
+        self._parts = 0
+        self._claimed_at_ms = claimed_at_ms
 
     def start(self, group: asyncio.TaskGroup) -> asyncio.Task[None]:
         """Begin to work in a task of the group."""
@@ -265,18 +272,20 @@ class Step:
         )
 
     async def _flush(self, outputs: Outputs) -> None:
-        """Send items to the buffer, and links to the frontier when they are many."""
+        """Send items to the buffer, and links to the frontier, when they are many."""
         if self.over:
             raise LeaseLost(f"the work on {self.lease.id} was cancelled")
-        if outputs.waiting_records:
+        if outputs.waiting_records > PAGE_ITEMS:
             await self._submit(outputs)
         while outputs.waiting_children > EMIT_CHUNK:
             await self._emit(outputs.take_children(EMIT_CHUNK))
 
-    async def _submit(self, outputs: Outputs) -> None:
+    async def _submit(self, outputs: Outputs, *, complete: bool = True) -> None:
+        origin = Origin(self._tools.epoch, *self.held, self._claimed_at_ms, self._parts, complete)
         try:
             await self._tools.buffer.wait_for_room()
-            self._stored.append(self._tools.buffer.submit(outputs.take_records()))
+            self._parts += 1
+            self._stored.append(self._tools.buffer.submit(outputs.take_records(), origin))
         except PipelineError as error:
             raise _SinkClosed(str(error)) from error
 
@@ -290,6 +299,8 @@ class Step:
         """Wait until the items are durable, then hand in the ack with the links."""
         outputs = page.outputs
         await self._flush(outputs)
+        if outputs.waiting_records:
+            await self._submit(outputs, complete=not page.error and not outputs.lost)
         rejected = await self._durable()
         for each in rejected:
             outputs.lose(Reason.ITEM_REJECTED, f"{each.record.table}: {each.error}")

@@ -80,6 +80,8 @@ class Claim:
     """
     stopping: bool = False
     """An operator asked all nodes of this run to stop."""
+    at_ms: int = 0
+    """The store's wall clock at the claim: what is fetched under it is no older than this."""
 
 
 class Ack(NamedTuple):

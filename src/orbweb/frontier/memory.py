@@ -306,7 +306,7 @@ class MemoryFrontier:
         leases = tuple(self._lease(run, id, token) for id in ids)
         wait = COURTESY_MS if asking.courteous else self._wait_ms(run)
         wait = -1 if leases else wait
-        return Claim(leases, run.state, len(run.tasks), wait, run.stopping)
+        return Claim(leases, run.state, len(run.tasks), wait, run.stopping, self._wall)
 
     def _lease(self, run: Run, id: str, token: str) -> Lease:
         task = run.tasks[id]

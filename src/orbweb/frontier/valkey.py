@@ -182,13 +182,15 @@ class ValkeyFrontier:
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         answer = await self._call("claim", node, seq, want, lease_ms)
-        _, state, pending, wait, stopping = answer[:5]
+        _, state, pending, wait, stopping, wall = answer[:6]
         token = f"{node}:{seq}"
         leases = tuple(
             parse_body(answer[i].decode(), token, answer[i + 1], answer[i + 2])
-            for i in range(5, len(answer), 3)
+            for i in range(6, len(answer), 3)
         )
-        return Claim(leases, RunState(state.decode()), pending, int(wait), bool(stopping))
+        return Claim(
+            leases, RunState(state.decode()), pending, int(wait), bool(stopping), int(wall)
+        )
 
     async def renew(
         self, node: str, lease_ms: int, held: Sequence[Held], beat: bytes = b""

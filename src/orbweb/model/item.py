@@ -155,6 +155,25 @@ class ItemRecord:
     """Fields by which the row to change is found; None = insert."""
     pipelines: tuple[str, ...] | None
     """Dotted paths of the pipelines that get it; None = all."""
+    unique: tuple[str, ...] = ()
+    """The fields that tell two rows of the table apart; empty when none are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which attempt at which page items come from."""
+
+    run: str
+    """The epoch of the run: another incarnation of it is another run."""
+    request_id: str
+    attempt: str
+    """The fence token of the lease: two attempts at one page never have the same."""
+    claimed_at_ms: int = 0
+    """The store's wall clock when the request was claimed: its data are no older than that."""
+    part: int = 0
+    """A page with very many items comes in parts, numbered from 0."""
+    complete: bool = True
+    """False when the page failed half-way, so that a later attempt may have more."""
 
 
 def is_item(value: Any) -> bool:
@@ -194,7 +213,7 @@ def item_record(
         identity = ("place", run, request_id, position)
     key = blake2b(_packed(item, identity), digest_size=12).hexdigest()
     row[KEY_FIELD] = key
-    return ItemRecord(key, table, row, update_keys, pipelines)
+    return ItemRecord(key, table, row, update_keys, pipelines, unique)
 
 
 def table_of(kind: type) -> str:

@@ -2,7 +2,8 @@
 --
 -- ARGV  1 time, 2 node, 3 seq of this claim, 4 how many, 5 lease ms
 -- Returns  code (ok, replay, old), state, pending, ms until something is due (-1 = nothing in
---          sight), stopping (0/1), then for each request: id, body, deliveries
+--          sight), stopping (0/1), the server's wall clock (ms), then for each request: id, body,
+--          deliveries
 
 if not begin() then return lost_run() end
 local node, number, want, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -148,6 +149,6 @@ if #out == 0 then
   sooner(DEADLINE, now, run_step)
   if courteous then wait = COURTESY_MS end
 end
-local answer = {code, state, call('HLEN', BODY), wait, call('HEXISTS', META, 'stopping')}
+local answer = {code, state, call('HLEN', BODY), wait, call('HEXISTS', META, 'stopping'), wall}
 for i = 1, #out do answer[#answer + 1] = out[i] end
 return answer
