@@ -14,12 +14,14 @@ from orbweb.errors import ItemError, OrbwebError, UnserialisableError
 from orbweb.model.values import pack, to_bytes, unpack_tagged
 
 VERSION = 1
-KEY_BYTES = 64
-"""Longest key of an item, and longest name of a run."""
+KEY_LENGTH = 64
+"""Longest key of an item."""
+RUN_LENGTH = 200
+"""Longest name of a run."""
 
 _PREFIX = bytes((VERSION,))
-_KEY = re.compile(rf"[!-~]{{1,{KEY_BYTES}}}")
-_RUN = re.compile(rf"[ -~]{{0,{KEY_BYTES}}}")
+_KEY = re.compile(rf"[!-~]{{1,{KEY_LENGTH}}}")
+_RUN = re.compile(rf"[^\x00-\x1f]{{0,{RUN_LENGTH}}}")
 
 
 class UnreadableMessage(OrbwebError):
@@ -119,7 +121,7 @@ def row_key(envelope: Envelope) -> str:
 
 def _matched(pattern: re.Pattern[str], text: str, what: str) -> str:
     if not pattern.fullmatch(text):
-        raise ValueError(f"{text[: 2 * KEY_BYTES]!r} is no {what}")
+        raise ValueError(f"{text[:RUN_LENGTH]!r} is no {what}")
     return text
 
 

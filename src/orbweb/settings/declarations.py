@@ -161,6 +161,18 @@ OUTPUT = (
             "directory."),
     Setting("OUTPUT_FILE", TEXT, "", "The one file of JsonLinesFile and CsvFile, the pipelines of "
             "`orbweb run SPIDER -o FILE`."),
+    Setting("ITEM_REDIS_URL", TEXT, "", "Redis or Valkey of StreamPipeline and ListPipeline; empty "
+            "= the store of the run.", secret=True),
+    Setting("ITEM_STREAM", TEXT, "orbweb:items", "The stream of StreamPipeline, and what `orbweb "
+            "consume` reads by default."),
+    Setting("REDIS_ITEMS_KEY", TEXT, "{table}:items", "The list of ListPipeline; `{table}` stands "
+            "for the item's table."),
+    Setting("KAFKA_BOOTSTRAP_SERVERS", TEXTS, ("localhost:9092",), "Brokers that Kafka clients ask "
+            "first."),
+    Setting("KAFKA_TOPIC", TEXT, "orbweb-items", "Topic of KafkaPipeline; `{table}` in it stands "
+            "for the item's table."),
+    Setting("KAFKA_OPTIONS", TEXTS, (), "Options of librdkafka as NAME=VALUE, for example "
+            "security.protocol=SASL_SSL.", secret=True),
     Setting("LOGSTATS_INTERVAL", NUMBER, 60.0, "Time between two log lines about the progress, "
             "where no live line is shown; 0 = none.", "seconds", low=0),
     Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",

@@ -63,7 +63,7 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
 """Settings that have nothing left to say here, each with the reason; setting one gives a note."""
 
 _DEFERRED_PREFIXES = (
-    "BATCH_", "CIRCUIT_", "ELASTICSEARCH_", "KAFKA_", "METRICS_", "MONGO_", "MYSQL_", "POSTGRES_",
+    "BATCH_", "CIRCUIT_", "ELASTICSEARCH_", "METRICS_", "MONGO_", "MYSQL_", "POSTGRES_",
     "PROXY_", "RESPONSE_CACHE_", "TASK_", "USER_POOL_", "WARNING_",
 )  # fmt: skip
 _DEFERRED_NAMES = frozenset(

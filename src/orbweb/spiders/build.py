@@ -149,6 +149,7 @@ class _Store:
     codec: Codec
     connect: Callable[[str], Any]
     identity: Mapping[str, str]
+    url: str = ""
     revive: Callable[[], Any] | None = None
     collect: Callable[[], Awaitable[int]] | None = None
 
@@ -214,6 +215,7 @@ async def _open_shared(
             "namespace": f"{prefix}:{job}:run:{run}" if run else f"{prefix}:{job}",
             "redis_key": job,
         },
+        url=url,
         revive=revive,
         collect=_collector(Admin(client, prefix)),
     )
@@ -289,7 +291,7 @@ def _build_engine(
     options = _engine_options(spider, settings, start, node)
     chain = _build_chain(settings, options, store, node, rng, threads)
     stack.push_async_callback(chain.close)
-    pipelines = load_pipelines(spider, settings)
+    pipelines = load_pipelines(spider, settings, store.url)
     if not pipelines:
         log.warning("ITEM_PIPELINES names no pipeline: items are counted, and stored nowhere")
     buffer = ItemBuffer(

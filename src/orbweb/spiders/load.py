@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orbweb.errors import ConfigError
@@ -27,17 +27,21 @@ class HandlerPipeline(BasePipeline):
         return True
 
 
-def load_pipelines(spider: BaseSpider, settings: Settings) -> dict[str, BasePipeline]:
+def load_pipelines(
+    spider: BaseSpider, settings: Settings, store_url: str = ""
+) -> dict[str, BasePipeline]:
     """The spider's pipelines by name, which is the dotted path of their class.
 
+    They see the settings with REDIS_URL as it is, also that of an embedded store: `store_url`.
     Raises `ConfigError` that names the entry and what is wrong with it.
     """
     if spider.item_handler is not None:
         return {"item_handler": HandlerPipeline(spider.item_handler)}
     entries = settings["ITEM_PIPELINES"] if spider.pipelines is None else spider.pipelines
+    seen = {**settings, "REDIS_URL": store_url or settings["REDIS_URL"]}
     pipelines: dict[str, BasePipeline] = {}
     for entry in entries:
-        pipeline = _load_pipeline(entry, settings)
+        pipeline = _load_pipeline(entry, seen)
         kind = type(pipeline)
         name = entry if isinstance(entry, str) else f"{kind.__module__}.{kind.__qualname__}"
         if name in pipelines:
@@ -46,7 +50,7 @@ def load_pipelines(spider: BaseSpider, settings: Settings) -> dict[str, BasePipe
     return pipelines
 
 
-def _load_pipeline(entry: Any, settings: Settings) -> BasePipeline:
+def _load_pipeline(entry: Any, settings: Mapping[str, Any]) -> BasePipeline:
     found = entry
     if isinstance(entry, str):
         module, _, name = entry.rpartition(".")
