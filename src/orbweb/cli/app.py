@@ -20,9 +20,11 @@ app = typer.Typer(
 failed = typer.Typer(help="Requests that were given up.", no_args_is_help=True)
 items = typer.Typer(help="Files with items.", no_args_is_help=True)
 store = typer.Typer(help="The embedded store of this directory.", no_args_is_help=True)
+ledger = typer.Typer(help="What consumers remember in a database.", no_args_is_help=True)
 app.add_typer(failed, name="failed")
 app.add_typer(items, name="items")
 app.add_typer(store, name="store")
+app.add_typer(ledger, name="ledger")
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids, or their beginnings.")]
 Reason = Annotated[
@@ -33,6 +35,12 @@ Host = Annotated[
     typer.Option("--host", metavar="HOST", help="Only of this host (host[:port])."),
 ]
 All = Annotated[bool, typer.Option("--all", help="All of the run.")]
+To = Annotated[
+    str,
+    typer.Option(
+        "--to", metavar="URL", help="The database, as postgresql://user:password@host/name."
+    ),
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -302,6 +310,114 @@ def items_dedup(
     from orbweb.cli.files import dedup
 
     dedup(files, as_json=as_json)
+
+
+@app.command()
+def consume(
+    to: To,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="T", help="Read this Kafka topic.")
+    ] = None,
+    brokers: Annotated[
+        str | None,
+        typer.Option("--brokers", metavar="HOST:PORT,…", help="Default: KAFKA_BOOTSTRAP_SERVERS."),
+    ] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option(
+            "--stream", metavar="S", help="Read this stream of the store; default: ITEM_STREAM."
+        ),
+    ] = None,
+    group: Annotated[
+        str, typer.Option("--group", metavar="G", help="Consumers of one group share the items.")
+    ] = "orbweb",
+    workers: Annotated[
+        int, typer.Option("-w", "--workers", metavar="N", min=1, help="Processes on this machine.")
+    ] = 1,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Read again all that is still there.")
+    ] = False,
+    until_empty: Annotated[
+        bool, typer.Option("--until-empty", help="End when nothing is left to read.")
+    ] = False,
+    retry_dead: Annotated[
+        bool, typer.Option("--retry-dead", help="Try the dead letters of the database once more.")
+    ] = False,
+    create_tables: Annotated[
+        bool, typer.Option("--create-tables", help="Make tables that are missing.")
+    ] = False,
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", min=1, help="Most messages in one transaction.")
+    ] = 500,
+    change: Set = None,
+    store_url: Store = None,
+    progress: Annotated[
+        bool | None,
+        typer.Option("--progress/--no-progress", help="A live line; default: on a terminal."),
+    ] = None,
+    summary_fd: Annotated[int | None, typer.Option("--summary-fd", hidden=True)] = None,
+) -> None:
+    """Move items from a Kafka topic or a stream into a database, each of them once."""
+    from orbweb.cli.consume import ConsumePlan
+    from orbweb.cli.consume import consume as consume_here
+
+    raise typer.Exit(
+        consume_here(
+            ConsumePlan(
+                to=to,
+                topic=topic,
+                brokers=brokers,
+                stream=stream,
+                group=group,
+                workers=workers,
+                from_beginning=from_beginning,
+                until_empty=until_empty,
+                retry_dead=retry_dead,
+                create_tables=create_tables,
+                batch_messages=batch,
+                changes=tuple(change or ()),
+                store=store_url,
+                progress=progress,
+                summary_fd=summary_fd,
+            )
+        )
+    )
+
+
+@ledger.command("list")
+def ledger_list(to: To, as_json: AsJson = False) -> None:
+    """How many keys of stored items there are of each run."""
+    from orbweb.cli.ledger import list_runs
+
+    list_runs(to, as_json=as_json)
+
+
+@ledger.command("trim")
+def ledger_trim(
+    to: To,
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN", help="Forget the keys of these runs.")
+    ] = None,
+    older_than: Annotated[
+        int | None,
+        typer.Option(
+            "--older-than", metavar="DAYS", min=1, help="Runs without a new key for this long."
+        ),
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Forget keys whose messages are no longer in the topic or the stream."""
+    from orbweb.cli.ledger import trim
+
+    trim(to, tuple(runs or ()), older_than, yes=yes)
+
+
+@ledger.command("dead")
+def ledger_dead(to: To, as_json: AsJson = False) -> None:
+    """Messages that could not be stored, and why."""
+    from orbweb.cli.ledger import dead_letters
+
+    dead_letters(to, as_json=as_json)
 
 
 @store.command("start")

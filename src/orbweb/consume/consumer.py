@@ -93,8 +93,8 @@ class Consumer:
         self._batch_messages = batch_messages
         self._on_progress = on_progress
 
-    def run(self, *, until_empty: bool = False) -> None:
-        """Consume until stopped; with `until_empty` until nothing is left.
+    def run(self, *, until_empty: bool = False) -> bool:
+        """Consume until stopped (False); with `until_empty` until nothing is left (True).
 
         A batch that is in work is finished when the stop comes, unless the database is away: then
         it is left to whoever comes next.
@@ -105,9 +105,10 @@ class Consumer:
                 self._store_all(messages)
                 self._on_progress(self.counts)
                 if until_empty and not messages and self._source.lag() == 0:
-                    return
+                    return True
         except Stopped as stopped:
             event(logger, "stopped_waiting", level=logging.WARNING, why=str(stopped))
+        return False
 
     def _take(self) -> Sequence[Message]:
         return self._source.take(self._batch_messages, TAKE_SECONDS)

@@ -97,6 +97,10 @@ class Ledger:
         self._engine = engine
         self._consumer = consumer
 
+    def book(self) -> LedgerBook:
+        """The same tables, as a person looks at them."""
+        return LedgerBook(self._engine)
+
     def prepare(self) -> None:
         """Make the tables that are missing."""
         try:

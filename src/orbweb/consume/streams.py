@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,9 +37,11 @@ class StreamSource:
     def __init__(
         self, url: str, stream: str, group: str, *, from_beginning: bool = False,
         timeout_seconds: float = 5.0,
+        revive: Callable[[], object] = str,
     ) -> None:  # fmt: skip
         """`from_beginning`: the group reads again all that is still in the stream.
 
+        `revive`: called when the server does not answer, to start it again where that is ours.
         Raises `ConfigError` for a URL that is none.
         """
         try:
@@ -52,6 +54,7 @@ class StreamSource:
         self._group = group
         self._member = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._from_beginning = from_beginning
+        self._revive = revive
         self._joined = False
         self._cursor: bytes | str = "0-0"
         self._look_at = 0.0
@@ -165,6 +168,7 @@ class StreamSource:
                 self._joined = False
             raise StoreUnavailable(f"stream {self._stream}: {error}") from error
         except (RedisError, OSError) as error:
+            self._revive()
             raise StoreUnavailable(f"stream {self._stream}: {error}") from error
 
 
