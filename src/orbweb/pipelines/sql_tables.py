@@ -87,6 +87,8 @@ def open_engine(url: str, **options: Any) -> sa.Engine:
         ) from error
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
+    elif engine.dialect.name in ("mysql", "mariadb"):
+        _prepare_mysql(engine)
     return engine
 
 
@@ -136,7 +138,7 @@ class Tables:
     """The tables that items go to, as they are in the database. Not safe for threads."""
 
     def __init__(self, engine: sa.Engine, *, create: bool) -> None:
-        """`create`: make a table that is missing, with columns that fit its first row."""
+        """`create`: make tables and columns that are missing, fit for the first value they get."""
         self._engine = engine
         self._create = create
         self._known: dict[str, sa.Table] = {}
@@ -144,11 +146,15 @@ class Tables:
     def of(self, name: str, row: Row) -> sa.Table:
         """The table of a row. `schema.table` names a table of another schema.
 
-        Raises `ItemError` when there is none, and the errors of SQLAlchemy.
+        Call it outside of transactions: a table or column may be made. Raises `ItemError` when
+        there is no table, and the errors of SQLAlchemy.
         """
         found = self._known.get(name)
         if found is None:
-            found = self._known[name] = self._reflect(name) or self._made(name, row)
+            there = self._reflect(name)
+            found = self._known[name] = self._made(name, row) if there is None else there
+        if self._create and (missing := _missing(found, row)):
+            found = self._known[name] = self._widened(name, found, missing)
         return found
 
     def forget(self, name: str) -> None:
@@ -164,8 +170,8 @@ class Tables:
         for name, value in row.items():
             column = table.columns.get(name)
             if column is not None:
-                fitted[name] = fit(value, column.type)
-            elif name != KEY_FIELD:
+                fitted[name] = _fit_column(value, column)
+            elif name != KEY_FIELD and not (value is None and self._create):
                 known = ", ".join(table.columns.keys())
                 raise ItemError(
                     f"item {row.get(KEY_FIELD)}: table {table.name!r} has no column {name!r} "
@@ -192,6 +198,7 @@ class Tables:
             if field == KEY_FIELD
             else sa.Column(field, column_type(value))
             for field, value in row.items()
+            if value is not None  # its column is made when there is a value that tells its type
         ]
         table = sa.Table(short, sa.MetaData(), *columns, schema=schema or None)
         try:
@@ -201,7 +208,40 @@ class Tables:
             if found is None:
                 raise
             return found
-        return self._reflect(name) or table
+        found = self._reflect(name)
+        return table if found is None else found
+
+    def _widened(self, name: str, table: sa.Table, missing: Row) -> sa.Table:
+        """The table with a column more for each of these values."""
+        for field, value in missing.items():
+            kind = column_type(value).compile(dialect=self._engine.dialect)
+            quote = self._engine.dialect.identifier_preparer
+            sql = f"ALTER TABLE {quote.format_table(table)} ADD COLUMN {quote.quote(field)} {kind}"
+            try:
+                with self._engine.begin() as connection:
+                    connection.exec_driver_sql(sql.replace("%", "%%"))
+            except exc.DBAPIError:  # another process may have added it in this moment
+                found = self._reflect(name)
+                if found is None or field not in found.columns:
+                    raise
+        found = self._reflect(name)
+        return table if found is None else found
+
+
+def _missing(table: sa.Table, row: Row) -> Row:
+    """The fields with a value that the table has no column for."""
+    return {
+        name: value
+        for name, value in row.items()
+        if value is not None and name != KEY_FIELD and name not in table.columns
+    }
+
+
+def _fit_column(value: Any, column: sa.Column[Any]) -> Any:
+    """See `fit`. Raises `ItemError` where a database would round in silence."""
+    if isinstance(value, float) and isinstance(column.type, sa.Integer) and value % 1:
+        raise ItemError(f"column {column.name!r} takes whole numbers, not {value!r}")
+    return fit(value, column.type)
 
 
 def column_type(value: Any) -> Any:
@@ -252,6 +292,15 @@ def groups(rows: Sequence[Row]) -> list[list[Row]]:
     for row in rows:
         found.setdefault(tuple(sorted(row)), []).append(row)
     return list(found.values())
+
+
+def _prepare_mysql(engine: sa.Engine) -> None:
+    """No value is cut or bent to fit its column, whatever the server's default is."""
+
+    @sa.event.listens_for(engine, "connect")
+    def _(connection: Any, record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')")
 
 
 def _prepare_sqlite(engine: sa.Engine) -> None:

@@ -183,7 +183,40 @@ OUTPUT = (
             "end."),
 )  # fmt: skip
 
+DATABASES = (
+    Setting("SQL_URL", TEXT, "", "Database of SqlPipeline: postgresql://…, mysql://… or "
+            "sqlite:///file.db.", secret=True),
+    Setting("SQL_CREATE_TABLES", FLAG, False, "Make tables and columns that are missing; False = "
+            "items without a table are refused."),
+    Setting("SQL_ON_CONFLICT", TEXT, "nothing", "What becomes of an item whose row is there "
+            "already by a unique key: it is left out, overwrites the row, or is refused.",
+            choices=("nothing", "update", "error")),
+    Setting("SQL_LEDGER_DAYS", NUMBER, 30.0, "How long a database remembers which pages it holds; "
+            "0 = for ever.", "days", low=0),
+    Setting("MYSQL_HOST", TEXT, "localhost", "Server of MysqlPipeline."),
+    Setting("MYSQL_PORT", COUNT, 3306, "Port of MysqlPipeline's server.", low=1),
+    Setting("MYSQL_USER", TEXT, "root", "User of MysqlPipeline."),
+    Setting("MYSQL_PASSWORD", TEXT, "", "Password of MysqlPipeline.", secret=True),
+    Setting("MYSQL_DB", TEXT, "orbweb", "Database of MysqlPipeline."),
+    Setting("MYSQL_UPDATE_ON_DUPLICATE", FLAG, True, "An item whose row is there already "
+            "overwrites it (MysqlPipeline)."),
+    Setting("POSTGRES_HOST", TEXT, "localhost", "Server of PostgresPipeline."),
+    Setting("POSTGRES_PORT", COUNT, 5432, "Port of PostgresPipeline's server.", low=1),
+    Setting("POSTGRES_USER", TEXT, "postgres", "User of PostgresPipeline."),
+    Setting("POSTGRES_PASSWORD", TEXT, "", "Password of PostgresPipeline.", secret=True),
+    Setting("POSTGRES_DB", TEXT, "orbweb", "Database of PostgresPipeline."),
+    Setting("POSTGRES_ON_CONFLICT", TEXT, "nothing", "As SQL_ON_CONFLICT, for PostgresPipeline.",
+            choices=("nothing", "update", "error")),
+    Setting("POSTGRES_CONFLICT_TARGET", TEXTS, (), "Columns of the unique key that "
+            "POSTGRES_ON_CONFLICT update goes by; empty = the item's own."),
+    Setting("MONGO_URI", TEXT, "mongodb://localhost:27017", "Server of MongoPipeline.",
+            secret=True),
+    Setting("MONGO_DB", TEXT, "orbweb", "Database of MongoPipeline."),
+    Setting("ELASTICSEARCH_HOSTS", TEXTS, ("http://localhost:9200",), "Nodes of the Elasticsearch "
+            "or OpenSearch cluster of ElasticsearchPipeline.", secret=True),
+)  # fmt: skip
+
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
-    {setting.name: setting for group in (STORE, CRAWL, DOWNLOAD, OUTPUT) for setting in group}
+    {setting.name: setting for group in (STORE, CRAWL, DOWNLOAD, OUTPUT, DATABASES) for setting in group}
 )
 """All settings by name, in the order in which they are documented."""
