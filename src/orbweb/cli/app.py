@@ -36,10 +36,8 @@ Host = Annotated[
 ]
 All = Annotated[bool, typer.Option("--all", help="All of the run.")]
 To = Annotated[
-    str,
-    typer.Option(
-        "--to", metavar="URL", help="The database, as postgresql://user:password@host/name."
-    ),
+    str | None,
+    typer.Option("--to", metavar="URL", help="The database; default: SQL_URL."),
 ]
 
 
@@ -314,7 +312,7 @@ def items_dedup(
 
 @app.command()
 def consume(
-    to: To,
+    to: To = None,
     topic: Annotated[
         str | None, typer.Option("--topic", metavar="T", help="Read this Kafka topic.")
     ] = None,
@@ -385,7 +383,7 @@ def consume(
 
 
 @ledger.command("list")
-def ledger_list(to: To, as_json: AsJson = False) -> None:
+def ledger_list(to: To = None, as_json: AsJson = False) -> None:
     """How many keys of stored items there are of each run."""
     from orbweb.cli.ledger import list_runs
 
@@ -394,7 +392,7 @@ def ledger_list(to: To, as_json: AsJson = False) -> None:
 
 @ledger.command("trim")
 def ledger_trim(
-    to: To,
+    to: To = None,
     runs: Annotated[
         list[str] | None, typer.Argument(metavar="RUN", help="Forget the keys of these runs.")
     ] = None,
@@ -413,7 +411,7 @@ def ledger_trim(
 
 
 @ledger.command("dead")
-def ledger_dead(to: To, as_json: AsJson = False) -> None:
+def ledger_dead(to: To = None, as_json: AsJson = False) -> None:
     """Messages that could not be stored, and why."""
     from orbweb.cli.ledger import dead_letters
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import sqlalchemy as sa
+
 from orbweb.cli import show
 from orbweb.cli.options import project_settings
 from orbweb.cli.store import has_data
@@ -29,7 +31,8 @@ from orbweb.consume.streams import StreamSource
 from orbweb.engine.shutdown import ExitCode
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.embedded import FOLDER, EmbeddedStore
-from orbweb.log import configure, event, get_logger, mask_secrets
+from orbweb.log import configure, event, get_logger
+from orbweb.pipelines.sql_rows import Conflict, RowWriter
 from orbweb.pipelines.sql_tables import Tables, open_engine
 from orbweb.settings import Settings
 from orbweb.spiders.progress import LIVE_SECONDS, LiveLine, on_terminal
@@ -47,7 +50,7 @@ logger = get_logger("consume")
 class ConsumePlan:
     """The options of `orbweb consume`, as they were given."""
 
-    to: str
+    to: str | None = None
     topic: str | None = None
     brokers: str | None = None
     stream: str | None = None
@@ -78,18 +81,18 @@ def consume(plan: ConsumePlan) -> int:
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         patience = Patience(stop)
-        engine = open_engine(plan.to)
+        engine = open_engine(_database(plan, settings))
         stack.callback(engine.dispose)
         ledger = Ledger(engine, plan.group)
-        patience.ask(ledger.prepare, within_seconds=START_SECONDS)
+        store = _item_store(plan, settings, engine, ledger)
+        patience.ask(store.prepare, within_seconds=START_SECONDS)
         source = _open_source(plan, settings, ledger, patience, stack)
         stack.callback(source.close)
         line = stack.enter_context(LiveLine()) if _is_live(plan) else None
         progress = Progress(source, line, settings["LOGSTATS_INTERVAL"])
-        tables = Tables(engine, create=plan.create_tables)
         consumer = Consumer(
             source,
-            ItemStore(engine, ledger, tables, dead_letters=plan.retry_dead),
+            store,
             stop=stop,
             batch_messages=plan.batch_messages,
             on_progress=progress.tell,
@@ -100,7 +103,7 @@ def consume(plan: ConsumePlan) -> int:
         summary = {
             "schema": 1,
             "from": _source_name(plan, settings),
-            "to": mask_secrets(plan.to),
+            "to": engine.url.render_as_string(hide_password=True),
             "group": plan.group,
             **asdict(consumer.counts),
             "lag": progress.look(),
@@ -170,6 +173,21 @@ def stop_on_signals() -> Iterator[threading.Event]:
         faulthandler.unregister(signal.SIGUSR2)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _item_store(
+    plan: ConsumePlan, settings: Settings, engine: sa.Engine, ledger: Ledger
+) -> ItemStore:
+    tables = Tables(engine, create=plan.create_tables or settings["SQL_CREATE_TABLES"])
+    rows = RowWriter(engine, tables, Conflict(settings["SQL_ON_CONFLICT"]))
+    return ItemStore(engine, ledger, rows, tables, dead_letters=plan.retry_dead)
+
+
+def _database(plan: ConsumePlan, settings: Settings) -> str:
+    url: str = plan.to or settings["SQL_URL"]
+    if not url:
+        raise ConfigError("say where items go: --to URL, or the setting SQL_URL")
+    return url
 
 
 def _open_source(
@@ -251,9 +269,10 @@ def _run_workers(plan: ConsumePlan) -> int:
 
 def _worker_command(plan: ConsumePlan) -> list[str]:
     """The command line of one worker: this one, without `-w`."""
-    command = [sys.executable, "-m", "orbweb", "consume", "--to", plan.to, "--no-progress"]
+    command = [sys.executable, "-m", "orbweb", "consume", "--no-progress"]
     command += ["--group", plan.group, "--batch", str(plan.batch_messages)]
     for option, value in (
+        ("--to", plan.to),
         ("--topic", plan.topic),
         ("--brokers", plan.brokers),
         ("--stream", plan.stream),
@@ -290,7 +309,7 @@ def _tell_end(plan: ConsumePlan, summary: Mapping[str, Any]) -> None:
             f"{show.duration(summary['elapsed'])}"
         )
     if summary["dead"]:
-        show.note(f"dead letters wait in the database: orbweb ledger dead --to {summary['to']}")
+        show.note("dead letters wait in the database: orbweb ledger dead, with the same --to")
 
 
 def _refuse_contradictions(plan: ConsumePlan) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from orbweb.cli import show
+from orbweb.cli.options import project_settings
 from orbweb.consume.ledger import Ledger, LedgerBook, RunKeys
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.log import mask_secrets
@@ -16,7 +17,7 @@ from orbweb.pipelines.sql_tables import open_engine, reason_of
 SHOWN_DEAD = 20
 
 
-def list_runs(to: str, *, as_json: bool) -> None:
+def list_runs(to: str | None, *, as_json: bool) -> None:
     """How many keys the ledger holds of each run."""
     runs = _book(to).runs()
     if as_json:
@@ -28,7 +29,7 @@ def list_runs(to: str, *, as_json: bool) -> None:
     )
 
 
-def trim(to: str, runs: tuple[str, ...], older_than_days: int | None, *, yes: bool) -> None:
+def trim(to: str | None, runs: tuple[str, ...], older_than_days: int | None, *, yes: bool) -> None:
     """Forget the keys of some runs, after asking."""
     if bool(runs) == (older_than_days is not None):
         raise ConfigError("say which keys: name runs, or give --older-than DAYS")
@@ -51,7 +52,7 @@ def trim(to: str, runs: tuple[str, ...], older_than_days: int | None, *, yes: bo
         print(f"{show.counted(removed, 'key')} forgotten")
 
 
-def dead_letters(to: str, *, as_json: bool) -> None:
+def dead_letters(to: str | None, *, as_json: bool) -> None:
     """The messages that could not be stored, with their errors."""
     book = _book(to)
     letters = book.dead_letters(SHOWN_DEAD)
@@ -70,17 +71,20 @@ def dead_letters(to: str, *, as_json: bool) -> None:
     if left > 0:
         show.note(f"and {show.number(left)} more")
     if letters:
-        show.note(f"try them once more: orbweb consume --retry-dead --to {mask_secrets(to)}")
+        show.note("try them once more: orbweb consume --retry-dead, with the same --to")
 
 
-def _book(to: str) -> LedgerBook:
+def _book(to: str | None) -> LedgerBook:
     """Raises `StoreUnavailable` when the database does not answer."""
-    engine = open_engine(to)
+    url = to or project_settings((), None)["SQL_URL"]
+    if not url:
+        raise ConfigError("say which database: --to URL, or the setting SQL_URL")
+    engine = open_engine(url)
     ledger = Ledger(engine, "")
     try:
         ledger.prepare()
     except sa.exc.SQLAlchemyError as error:
-        raise StoreUnavailable(f"{mask_secrets(to)}: {reason_of(error)}") from error
+        raise StoreUnavailable(f"{mask_secrets(url)}: {reason_of(error)}") from error
     return ledger.book()
 
 

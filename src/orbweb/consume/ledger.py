@@ -1,4 +1,4 @@
-"""What a database remembers of a consumer's work: keys, versions, positions, dead letters."""
+"""What a database remembers of a consumer's work: keys, positions and dead letters."""
 
 from __future__ import annotations
 
@@ -38,14 +38,6 @@ KEYS = sa.Table(
     sa.Column("stored_on", sa.Date, nullable=False),
 )
 """The ledger: items that are stored. `claim` tells which transaction brought the key."""
-
-VERSIONS = sa.Table(
-    "orbweb_versions",
-    _metadata,
-    sa.Column("row_key", ascii_text(KEY_LENGTH), primary_key=True),
-    sa.Column("version", sa.BigInteger, nullable=False),
-)
-"""The logical time of the newest change of each row that was changed."""
 
 POSITIONS = sa.Table(
     "orbweb_positions",
@@ -128,16 +120,6 @@ class Ledger:
             KEYS.c.item_key.in_(sa.bindparam("keys", expanding=True)), KEYS.c.claim == claim
         )
         return set(connection.execute(mine, {"keys": list(runs)}).scalars())
-
-    def is_newest(self, connection: sa.Connection, row_key: str, version: int) -> bool:
-        """Whether no newer change of the row was applied; if so, this one is the newest now."""
-        connection.execute(first_wins(self._engine, VERSIONS), {"row_key": row_key, "version": -1})
-        raised = connection.execute(
-            sa.update(VERSIONS)
-            .where(VERSIONS.c.row_key == row_key, VERSIONS.c.version <= version)
-            .values(version=version)
-        )
-        return raised.rowcount == 1
 
     def keep_positions(self, connection: sa.Connection, positions: Mapping[str, int]) -> None:
         """Note how far this consumer has come."""

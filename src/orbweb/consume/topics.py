@@ -8,7 +8,7 @@ from typing import Any
 
 from orbweb.consume.base import Message
 from orbweb.errors import ConfigError, StoreUnavailable
-from orbweb.kafka.client import client_options, confluent_kafka
+from orbweb.kafka.client import Troubles, client_options, confluent_kafka
 from orbweb.log import event, get_logger
 
 GATHER_SECONDS = 0.05
@@ -64,6 +64,7 @@ class TopicSource:
         self._from_beginning = from_beginning
         self._begun: set[str] = set()
         self._member = False
+        self._troubles = Troubles(logger)
         self._topic = topic
         self._next: dict[int, int] = {}
         settled = {
@@ -141,7 +142,7 @@ class TopicSource:
     def _judge(self, error: Any) -> None:
         if error.code() in HOPELESS or error.fatal():
             raise ConfigError(f"topic {self._topic!r}: Kafka refuses: {error.str()}")
-        event(logger, "kafka_trouble", level=logging.WARNING, code=error.name(), error=error.str())
+        self._troubles(error)
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
         self._member = True

@@ -40,8 +40,10 @@ class Envelope:
     """The run that the item comes from; the consumer's memory of keys is trimmed by it."""
     update_keys: tuple[str, ...] | None = None
     """Fields by which the row to change is found; None = insert."""
+    unique: tuple[str, ...] = ()
+    """The fields that tell two rows of the table apart; empty when none are named."""
     version: int = 0
-    """Logical time of a change (ms): a change is left out when a newer one has been applied."""
+    """Logical time of the data (ms): a row that something newer has changed is left as it is."""
 
 
 class _Wire(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
@@ -52,6 +54,7 @@ class _Wire(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
     r: Any
     g: str = ""
     u: list[str] | None = None
+    q: list[str] = []
     n: int = 0
 
 
@@ -71,6 +74,7 @@ def encode(envelope: Envelope) -> bytes:
             row,
             envelope.run,
             None if envelope.update_keys is None else list(envelope.update_keys),
+            list(envelope.unique),
             envelope.version,
         )
         return _PREFIX + to_bytes(wire, f"item {envelope.key}")
@@ -91,6 +95,7 @@ def decode(message: bytes) -> Envelope:
             row=_row(wire.r),
             run=_matched(_RUN, wire.g, "run"),
             update_keys=None if wire.u is None else _update_keys(wire.u, wire.r),
+            unique=tuple(name for name in wire.q if name in wire.r),
             version=wire.n,
         )
     except (

@@ -127,6 +127,7 @@ class KafkaPipeline(PagePipeline):
             record.row,
             run=page.origin.run,
             update_keys=record.update_keys,
+            unique=record.unique,
             version=page.origin.claimed_at_ms,
         )
         value = encode(envelope)
@@ -138,9 +139,14 @@ class KafkaPipeline(PagePipeline):
         for sent in records:
             sent.answered, sent.error = False, None
             self._produce(sent)
-        if self._producer.flush(2 * DELIVERY_SECONDS):
-            self._producer.purge()
-            self._producer.flush(1.0)
+        try:
+            if self._producer.flush(2 * DELIVERY_SECONDS):
+                self._producer.purge()
+                self._producer.flush(1.0)
+        except (KafkaException, SystemError) as error:  # how the client tells that it is of no use
+            fatal = error.__cause__ or error
+            self._renew(str(fatal))
+            raise PipelineError(f"the Kafka client gave up: {fatal}") from error
         unanswered = sum(not sent.answered for sent in records)
         if unanswered:
             raise PipelineError(f"Kafka says nothing about {unanswered} of {len(records)} records")
@@ -166,13 +172,17 @@ class KafkaPipeline(PagePipeline):
             return
         error = troubles[0].error
         if any(sent.error.fatal() or sent.error.code() == KafkaError._FATAL for sent in troubles):
-            event(self.logger, "producer_renewed", level=logging.WARNING, error=error.str())
-            self._producer.purge()
-            self._producer = self._make_producer()
+            self._renew(error.str())
         raise PipelineError(
             f"Kafka did not take {len(troubles)} records for {troubles[0].topic!r}: "
             f"{error.name()}: {error.str()}"
         )
+
+    def _renew(self, why: str) -> None:
+        """Begin anew with a producer of another identity: what it repeats, the consumer folds."""
+        event(self.logger, "producer_renewed", level=logging.WARNING, error=why)
+        self._producer.purge()
+        self._producer = self._make_producer()
 
     def _make_producer(self) -> Any:
         try:

@@ -85,6 +85,7 @@ class StreamPipeline(PagePipeline):
                     record.row,
                     run=page.origin.run,
                     update_keys=record.update_keys,
+                    unique=record.unique,
                     version=page.origin.claimed_at_ms,
                 )
                 try:
