@@ -55,7 +55,8 @@ def survive(directory: Path, database: Database, pages: int, kills: int) -> None
                 victim = rng.randrange(2)
                 nodes[victim].kill()
                 nodes[victim] = fleet.start()
-        assert [node.wait(240) for node in nodes] == [0, 0]
+        # One that came after the last page found a run that was finished.
+        assert {node.wait(240) for node in nodes} <= {0, 3}
     rows = Counter(database.rows("SELECT page, number FROM items"))
     assert rows == Counter((page, number) for page in range(pages) for number in range(ITEMS))
 
