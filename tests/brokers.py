@@ -1,7 +1,7 @@
 """Kafka brokers for tests: librdkafka's own mock, the small `noida-db`, or a cluster of yours.
 
-`ORBWEB_TEST_KAFKA=host:9092` names a cluster: the same tests then run there, on topics with names of
-their own, except those that kill the broker.
+`ORBWEB_TEST_KAFKA=host:9092` names a cluster: the same tests then run there, on topics of their
+own, except those that kill the broker.
 """
 
 from __future__ import annotations
@@ -98,6 +98,23 @@ class Noida:
         assert self.process
         self.process.kill()
         self.process.wait()
+
+    def wait_until_saved(self) -> None:
+        """Wait for its next save, which it makes once a second while anything changes.
+
+        A cluster with `acks=all` has what it confirmed on several machines; this broker alone has
+        it on disk a second later.
+        """
+        file = self.directory / "kafka.json"
+        now = time.time()
+        while not file.exists() or file.stat().st_mtime <= now:
+            self._touch()
+            time.sleep(0.05)
+
+    def _touch(self) -> None:
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.servers, "linger.ms": 0})
+        producer.produce("touched", b"")
+        producer.flush(5)
 
     def stop(self) -> None:
         self.kill()

@@ -64,6 +64,7 @@ class TopicSource:
         self._from_beginning = from_beginning
         self._begun: set[str] = set()
         self._member = False
+        self._failure: Exception | None = None
         self._troubles = Troubles(logger)
         self._topic = topic
         self._next: dict[int, int] = {}
@@ -92,8 +93,11 @@ class TopicSource:
             raise StoreUnavailable(f"no Kafka broker answers: {error.args[0].str()}") from error
 
     def take(self, most: int, seconds: float) -> Sequence[Message]:
-        """See `Source`."""
+        """See `Source`. Raises what the question to the database raised."""
         found = self._consumer.consume(1, seconds)
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         if found and most > 1:
             found += self._consumer.consume(most - 1, GATHER_SECONDS)
         messages = []
@@ -145,9 +149,14 @@ class TopicSource:
         self._troubles(error)
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
-        self._member = True
         places = {f"{each.topic}/{each.partition}": each for each in partitions}
-        known = self._known(list(places))
+        try:
+            known = self._known(list(places))
+        except Exception as error:  # the client cannot pass it on: `take` does
+            self._failure = error
+            consumer.unsubscribe()
+            return
+        self._member = True
         for place, each in places.items():
             if self._from_beginning and place not in self._begun:
                 each.offset = confluent_kafka.OFFSET_BEGINNING
