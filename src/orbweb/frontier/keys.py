@@ -61,6 +61,14 @@ class ShardKeys:
         """Fingerprints that all runs of a job share (`DEDUP_SCOPE` spider)."""
         return f"{self.tag}:job:{clean(job)}:{generation}:seen"
 
+    def job_items(self, job: str) -> str:
+        """Items that all runs of a job share (`DEDUP_SCOPE` spider)."""
+        return f"{self.tag}:job:{clean(job)}:items"
+
+    def job_quality(self, job: str) -> str:
+        """What finished runs of a job have said of their items."""
+        return f"{self.tag}:job:{clean(job)}:quality"
+
     def run(self, job: str, run: str, epoch: str) -> RunKeys:
         return RunKeys(f"{self.tag}:run:{clean(job)}:{clean(run)}:{epoch}")
 
@@ -83,6 +91,7 @@ class RunKeys:
 RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
     | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
+    | {"items", "marks", "failed_items", "quality"}
 )
 
 

@@ -33,6 +33,8 @@
 --   :nodes      zset  node -> last beat (run's clock), :beats hash node -> wall ms \n what it said
 --   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n error
 --   :reasons    hash  reason -> how many requests ended or were dropped for it
+--   :items      set   keys of items that are stored (under the job when shared), :marks hash item -> page,
+--                     :failed_items hash and :quality hash: plain values, see `frontier/items.py`
 --   :seen       hash  buckets, count, and :seen:N sets of fingerprints (under the job when shared)
 
 local call = redis.call
