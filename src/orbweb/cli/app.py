@@ -18,7 +18,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 failed = typer.Typer(help="Requests that were given up.", no_args_is_help=True)
-items = typer.Typer(help="Files with items.", no_args_is_help=True)
+items = typer.Typer(
+    help="Items: files with them, failed ones, what they look like.", no_args_is_help=True
+)
 store = typer.Typer(help="The embedded store of this directory.", no_args_is_help=True)
 ledger = typer.Typer(help="What consumers remember in a database.", no_args_is_help=True)
 app.add_typer(failed, name="failed")
@@ -94,6 +96,15 @@ def run(
             "--stop-after", metavar="N", min=0, help="Each process stops after N pages; 0: never."
         ),
     ] = 0,
+    gate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--gate",
+            metavar="CONDITION",
+            help="The finished run must meet it, else exit code 4: "
+            "items>=100, missing(price)<2%, duplicates<1%, baseline (repeatable).",
+        ),
+    ] = None,
     run_id: Annotated[
         str | None, typer.Option("--run-id", metavar="ID", help="Make or join this run.")
     ] = None,
@@ -130,6 +141,7 @@ def run(
                 overwrite=overwrite,
                 concurrency=concurrency,
                 stop_after=stop_after,
+                gates=tuple(gate or ()),
                 run_id=run_id,
                 fresh=fresh,
                 resume=resume,
@@ -416,6 +428,78 @@ def ledger_dead(to: To = None, as_json: AsJson = False) -> None:
     from orbweb.cli.ledger import dead_letters
 
     dead_letters(to, as_json=as_json)
+
+
+@items.command("failed")
+def items_failed(
+    job: Job,
+    run_id: RunId = None,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, help="Show this many; 0: all.")
+    ] = 20,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Items that a pipeline refused, each with its error."""
+    from orbweb.cli.items import list_failed
+    from orbweb.cli.options import project_settings
+
+    list_failed(project_settings(change, store_url), job, run_id, limit, as_json=as_json)
+
+
+@items.command("replay")
+def items_replay(
+    target: Annotated[
+        str, typer.Argument(metavar="SPIDER", help="FILE[:Class] or module:Class, as for run.")
+    ],
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY", help="Keys, or their beginnings.")
+    ] = None,
+    run_id: RunId = None,
+    all_of_them: All = False,
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Send failed items to the pipelines that refused them; what is stored leaves the list."""
+    from orbweb.cli.items import replay
+
+    raise typer.Exit(replay(target, run_id, keys or [], change, store_url, all_of_them))
+
+
+@items.command("drop")
+def items_drop(
+    job: Job,
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY", help="Keys, or their beginnings.")
+    ] = None,
+    run_id: RunId = None,
+    all_of_them: All = False,
+    yes: Yes = False,
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Forget failed items for good."""
+    from orbweb.cli.items import drop_failed
+    from orbweb.cli.options import project_settings
+
+    settings = project_settings(change, store_url)
+    drop_failed(settings, job, run_id, keys or [], everything=all_of_them, yes=yes)
+
+
+@items.command("quality")
+def items_quality(
+    job: Job,
+    run_id: RunId = None,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the items of a run look like: duplicates, missing values, types of each field."""
+    from orbweb.cli.items import show_quality
+    from orbweb.cli.options import project_settings
+
+    show_quality(project_settings(change, store_url), job, run_id, as_json=as_json)
 
 
 @store.command("start")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import secrets
@@ -49,6 +50,7 @@ class RunPlan:
     overwrite: Path | None = None
     concurrency: int | None = None
     stop_after: int = 0
+    gates: tuple[str, ...] = ()
     run_id: str | None = None
     fresh: bool = False
     resume: bool = False
@@ -202,6 +204,7 @@ def _changes(plan: RunPlan) -> dict[str, str]:
         ("-L", "LOG_LEVEL", plan.log_level),
         ("--logfile", "LOG_FILE", plan.log_file),
         ("--run-id", "RUN_ID", plan.run_id),
+        ("--gate", "GATES", json.dumps(plan.gates) if plan.gates else None),
     )
     for option, name, value in options:
         if value is None:

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.base import DeadLetter, Status
+from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, parse_body
 
@@ -119,6 +120,12 @@ class Admin:
             job, run, _ = split_run_name(given_up[i].decode())
             unfinished.append((job, run, int(given_up[i + 1])))
         return removed, unfinished
+
+    def items(self, info: RunInfo) -> ValkeyItemBook:
+        """What the store knows of the items of a run."""
+        book = ValkeyItemBook(self._client, self._prefix, info.job, info.run, shared=False)
+        book.attach(info.epoch)
+        return book
 
     async def _redrive(self, info: RunInfo, ids: Sequence[str], *, drop: bool) -> int:
         frontier = self._frontier(info.job, info.run, info.epoch)

@@ -21,6 +21,8 @@ HISTORY = 50
 
 PAGE = 500
 
+TIME_BYTES = 8
+
 
 class FailedItem(msgspec.Struct, frozen=True, omit_defaults=True):
     """An item that a pipeline can never store as it is."""
@@ -84,11 +86,13 @@ class RunCounts(Protocol):
     async def told(self) -> dict[str, bytes]:
         """What each node of the run has said last."""
 
-    async def history(self, epoch: str = "", counts: bytes = b"") -> dict[str, bytes]:
-        """What finished runs have said, by epoch; `counts` are added first.
+    async def history(self) -> list[bytes]:
+        """What has been put down of the job's other runs, the latest last."""
 
-        Of many runs those stay whose counts come last in the order of bytes, so that counts
-        should begin with a time.
+    async def enter_history(self, ended_at_ms: int, counts: bytes) -> None:
+        """Put down what this run has come to, in the place of what was put down before.
+
+        Of very many runs the oldest are forgotten.
         """
 
 
@@ -100,7 +104,6 @@ class MemoryItemBook:
     _items: set[bytes] = field(default_factory=set)
     _marks: dict[bytes, bytes] = field(default_factory=dict)
     _told: dict[str, bytes] = field(default_factory=dict)
-    _history: dict[str, bytes] = field(default_factory=dict)
 
     def attach(self, epoch: str) -> None:
         """There is only one run."""
@@ -124,10 +127,11 @@ class MemoryItemBook:
     async def told(self) -> dict[str, bytes]:
         return dict(self._told)
 
-    async def history(self, epoch: str = "", counts: bytes = b"") -> dict[str, bytes]:
-        if counts:
-            self._history[epoch] = counts
-        return dict(self._history)
+    async def history(self) -> list[bytes]:
+        return []
+
+    async def enter_history(self, ended_at_ms: int, counts: bytes) -> None:
+        """What is in memory has no history."""
 
 
 class ValkeyItemBook:
@@ -141,8 +145,10 @@ class ValkeyItemBook:
         self._run_id = run
         self._shared = shared
         self._run: RunKeys | None = None
+        self._epoch = ""
 
     def attach(self, epoch: str) -> None:
+        self._epoch = epoch
         self._run = self._shard.run(self._job, self._run_id, epoch)
 
     @property
@@ -204,16 +210,19 @@ class ValkeyItemBook:
     async def told(self) -> dict[str, bytes]:
         return _named(await _answer(self._client.hgetall(self._keys.quality)))
 
-    async def history(self, epoch: str = "", counts: bytes = b"") -> dict[str, bytes]:
+    async def history(self) -> list[bytes]:
+        found = await _answer(self._client.hgetall(self._shard.job_quality(self._job)))
+        others = [entry for name, entry in found.items() if name.decode() != self._epoch]
+        return [entry[TIME_BYTES:] for entry in sorted(others)]
+
+    async def enter_history(self, ended_at_ms: int, counts: bytes) -> None:
         key = self._shard.job_quality(self._job)
-        if counts:
-            await _answer(self._client.hset(key, epoch, counts))
-        found = _named(await _answer(self._client.hgetall(key)))
-        if counts and len(found) > HISTORY:
-            oldest = sorted(found, key=lambda name: found[name])[: len(found) - HISTORY]
+        entry = ended_at_ms.to_bytes(TIME_BYTES, "big") + counts  # sorts by its time
+        await _answer(self._client.hset(key, self._epoch, entry))
+        found = await _answer(self._client.hgetall(key))
+        oldest = sorted(found, key=lambda name: bytes(found[name]))[:-HISTORY]
+        if oldest:
             await _answer(self._client.hdel(key, *oldest))
-            found = {name: value for name, value in found.items() if name not in oldest}
-        return found
 
 
 def _named(found: Mapping[bytes, bytes]) -> dict[str, bytes]:

@@ -28,7 +28,7 @@ class FieldCount(msgspec.Struct, omit_defaults=True):
     """Values of one field; what is empty (None, "", [], {}) counts as missing."""
 
     filled: int = 0
-    kinds: Counter[str] = msgspec.field(default_factory=Counter)
+    kinds: dict[str, int] = {}
     """How many values are text, numbers, lists and so on."""
 
 
@@ -36,20 +36,17 @@ class TableCount(msgspec.Struct, omit_defaults=True):
     """Items of one table."""
 
     items: int = 0
-    fields: dict[str, FieldCount] = msgspec.field(default_factory=dict)
+    fields: dict[str, FieldCount] = {}
 
 
 class Tally(msgspec.Struct, omit_defaults=True):
     """Counts of items; those of nodes add up to those of the run."""
 
-    ended_at_ms: int = 0
-    """Only in the history of a job. Comes first, so that encoded tallies sort by it."""
-    run: str = ""
     items: int = 0
     checked: int = 0
     """Items that were compared with all others, each standing for as many as it was drawn from."""
     repeated: int = 0
-    tables: dict[str, TableCount] = msgspec.field(default_factory=dict)
+    tables: dict[str, TableCount] = {}
 
     def see(self, table: str, row: Mapping[str, Any]) -> None:
         """Count an item. Fields that begin with `_` are not looked at."""
@@ -70,7 +67,8 @@ class Tally(msgspec.Struct, omit_defaults=True):
                 field = count.fields[name] = FieldCount()
             if value is not None and value != "" and value != [] and value != {}:
                 field.filled += 1
-                field.kinds[kind_of(value)] += 1
+                kind = kind_of(value)
+                field.kinds[kind] = field.kinds.get(kind, 0) + 1
 
     def add(self, other: Tally) -> None:
         """Add what another node has counted."""
@@ -83,7 +81,7 @@ class Tally(msgspec.Struct, omit_defaults=True):
             for field_name, field in table.fields.items():
                 mine = own.fields.setdefault(field_name, FieldCount())
                 mine.filled += field.filled
-                mine.kinds.update(field.kinds)
+                mine.kinds = dict(Counter(mine.kinds) + Counter(field.kinds))
 
     @property
     def duplicate_rate(self) -> float:
@@ -112,7 +110,7 @@ class Tally(msgspec.Struct, omit_defaults=True):
     def _kinds(self, table: str, field: str) -> Counter[str]:
         count = self.tables.get(table)
         found = count.fields.get(field) if count else None
-        return found.kinds if found else Counter()
+        return Counter(found.kinds if found else ())
 
 
 def kind_of(value: Any) -> str:

@@ -153,6 +153,16 @@ OUTPUT = (
     Setting("ITEM_PIPELINES", PATHS, ("orbweb.pipelines.jsonl.JsonLinesPipeline",), "Classes "
             "that store items; each gets every item."),
     Setting("ITEM_DEFAULT_TABLE", TEXT, "items", "Table of items that do not name one."),
+    Setting("ITEM_FILTER_ENABLE", FLAG, True, "Leave out items whose `__unique_key__` is stored "
+            "already by this job, in the scope of DEDUP_SCOPE."),
+    Setting("GATES", TEXTS, (), "Conditions that a finished run must meet, such as items>=100 or "
+            "missing(price)<2%; else its exit code is 4."),
+    Setting("QUALITY_ENABLE", FLAG, True, "Count duplicates, and missing values and types of each "
+            "field, over all nodes."),
+    Setting("QUALITY_MAX_DUPLICATES", NUMBER, 0.01, "Part of the items that may have been there "
+            "already before a warning; 0 = no limit.", "of 1", low=0),
+    Setting("QUALITY_BASELINE_RUNS", COUNT, 10, "How many earlier runs of the job tell what is "
+            "usual; 0 = none.", "runs", low=0),
     Setting("ITEM_MAX_CACHED_COUNT", COUNT, 5000, "When this many items wait to be stored, the "
             "node takes no further requests.", "items", low=1),
     Setting("BUFFER_FLUSH_INTERVAL", NUMBER, 0.1, "Longest time that items wait for others to be "
@@ -217,6 +227,10 @@ DATABASES = (
 )  # fmt: skip
 
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
-    {setting.name: setting for group in (STORE, CRAWL, DOWNLOAD, OUTPUT, DATABASES) for setting in group}
+    {
+        setting.name: setting
+        for group in (STORE, CRAWL, DOWNLOAD, OUTPUT, DATABASES)
+        for setting in group
+    }
 )
 """All settings by name, in the order in which they are documented."""

@@ -57,7 +57,6 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
         "FAILED_REQUEST_PATH": _DEAD_LETTERS,
         "RETRY_FAILED_ON_START": f"{_DEAD_LETTERS} retry",
         "FAILED_ITEM_PATH": "items are kept until they are stored",
-        "ITEM_FILTER_ENABLE": "each row has its `_key`: see `orbweb items dedup`",
         "MYSQL_POOL_SIZE": _ONE_CONNECTION,
         "POSTGRES_POOL_SIZE": _ONE_CONNECTION,
         "PROJECT_NAME": "log lines carry the name of their module",

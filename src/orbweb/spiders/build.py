@@ -36,6 +36,7 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
 from orbweb.frontier.embedded import EmbeddedStore
+from orbweb.frontier.items import ItemBook, MemoryItemBook, RunCounts, ValkeyItemBook
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.robots import ValkeyRobotsStore
@@ -49,6 +50,7 @@ from orbweb.settings import Settings, load_settings
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.distributed import Spider
+from orbweb.spiders.judge import judged, quality_rules
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
 
@@ -115,6 +117,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunReport:
+    rules = quality_rules(settings)
     async with AsyncExitStack() as stack:
         stack.callback(
             hold_signals(spider.stop, settings["GRACEFUL_TIMEOUT"], lambda: not spider.is_bound)
@@ -133,7 +136,7 @@ async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunRepor
                 interval_seconds=settings["LOGSTATS_INTERVAL"],
             )
         )
-        return await engine.run()
+        return await judged(await engine.run(), store.counts, rules)
 
 
 # -- the store
@@ -148,6 +151,8 @@ class _Store:
     robots: RobotsStore
     codec: Codec
     connect: Callable[[str], Any]
+    items: ItemBook
+    counts: RunCounts
     identity: Mapping[str, str]
     url: str = ""
     revive: Callable[[], Any] | None = None
@@ -162,6 +167,8 @@ async def _open_store(
     shard = MemoryShard(lambda: int(time.time() * 1000))
     frontier = MemoryFrontier(shard, spider.name)
 
+    items = MemoryItemBook()
+
     @asynccontextmanager
     async def same(epoch: str) -> AsyncIterator[Frontier]:
         yield frontier
@@ -172,6 +179,8 @@ async def _open_store(
         robots=MemoryRobotsStore(time.monotonic),
         codec=ObjectCodec(),
         connect=same,
+        items=items,
+        counts=items,
         identity={},
     )
 
@@ -194,6 +203,9 @@ async def _open_shared(
     frontier = ValkeyFrontier(client, prefix=prefix, job=job, run=run)
     _say_scope(settings)
 
+    shared = _dedup_scope(settings) == "spider"
+    items = ValkeyItemBook(client, prefix, job, run, shared=shared)
+
     @asynccontextmanager
     async def second(epoch: str) -> AsyncIterator[Frontier]:
         own = connect(url, settings["STORE_TIMEOUT"])
@@ -210,6 +222,8 @@ async def _open_shared(
         robots=ValkeyRobotsStore(client, prefix),
         codec=WireCodec(),
         connect=second,
+        items=items,
+        counts=items,
         identity={
             "run_id": run,
             "namespace": f"{prefix}:{job}:run:{run}" if run else f"{prefix}:{job}",
@@ -321,6 +335,8 @@ def _build_engine(
             options=options,
             world=world,
             identity=store.identity,
+            items=store.items,
+            wall_ms=lambda: int(time.time() * 1000),
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
             show_summary=settings["RUN_SUMMARY_ENABLE"],
             collect=store.collect,
@@ -354,6 +370,8 @@ def _engine_options(
         allowed_domains=frozenset(domain.lower() for domain in domains),
         drop_query_params=frozenset(settings["DROP_QUERY_PARAMS"]),
         default_table=settings["ITEM_DEFAULT_TABLE"],
+        filter_items=settings["ITEM_FILTER_ENABLE"],
+        count_items=settings["QUALITY_ENABLE"],
         seed_batch=settings["SEED_BATCH"],
         seed_pending_limit=0 if isinstance(spider, Spider) else AIR_PENDING,
     )
