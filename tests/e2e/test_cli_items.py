@@ -26,7 +26,6 @@ class ShopSpider(orbweb.Spider):
     url = ""
     pages = "20"
     lacking = "0"
-    kind = "number"
     copies = "1"
 
     def start_requests(self):
@@ -36,13 +35,13 @@ class ShopSpider(orbweb.Spider):
     def parse(self, response):
         n = int(response.url.rpartition("=")[2])
         price = None if n < int(self.lacking) else float(n)
-        yield Product(sku=n // int(self.copies), price=price if self.kind == "number" else str(price))
+        yield Product(sku=n // int(self.copies), price=price)
 
 class Air(orbweb.AirSpider):
     url = ""
     start_requests = ShopSpider.start_requests
     parse = ShopSpider.parse
-    pages, lacking, kind, copies = "20", "0", "number", "1"
+    pages, lacking, copies = "20", "0", "1"
 """
 SQL = ("-s", "ITEM_PIPELINES=orbweb.pipelines.sql.SqlPipeline", "-s", "SQL_URL=sqlite:///items.db")
 
@@ -167,7 +166,9 @@ def test_what_earlier_runs_were_like_is_learned(shop: Shop) -> None:
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(shop: Shop) -> None:
     blocked = shop.directory / "blocked" / "sqlalchemy"
     blocked.mkdir(parents=True)
-    (blocked / "__init__.py").write_text("raise ImportError('no module named sqlalchemy')")
+    (blocked / "__init__.py").write_text(
+        "raise ModuleNotFoundError('No module named sqlalchemy', name='sqlalchemy')"
+    )
     path = shop.environment.get("PYTHONPATH", "")
     shop.environment["PYTHONPATH"] = f"{blocked.parent}:{path}"
     done = shop("run", "shop.py:Air", *SQL, code=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -49,17 +50,27 @@ class ItemDesk:
         self._marks: list[Mark] = []
         self._weight = 1
         self._told = b""
+        self._owners: dict[bytes, object] = {}
+        self._released: dict[object, asyncio.Event] = {}
 
     def attach(self, epoch: str) -> None:
         """Work for this incarnation of the run."""
         self._book.attach(epoch)
 
-    async def fresh(self, records: Sequence[ItemRecord]) -> list[ItemRecord]:
-        """The records without those that are stored already, or come twice in this page."""
+    async def fresh(self, records: Sequence[ItemRecord], owner: object) -> list[ItemRecord]:
+        """The records without those that are stored already, or come twice in this page.
+
+        The others are the `owner`'s to store, until `release`. Who comes with the same item
+        meanwhile waits: whether it is stored is not known before.
+        """
         names = [_filter_name(record) if self._filters else None for record in records]
         asked = list(dict.fromkeys(name for name in names if name is not None))
         if not asked:
             return list(records)
+        while foreign := [name for name in asked if self._owners.get(name, owner) is not owner]:
+            await self._released[self._owners[foreign[0]]].wait()
+        self._owners.update(dict.fromkeys(asked, owner))
+        self._released.setdefault(owner, asyncio.Event())
         flags = await self._book.known(asked)
         known = {name for name, flag in zip(asked, flags, strict=True) if flag}
         kept = []
@@ -69,6 +80,14 @@ class ItemDesk:
             if name is not None:
                 known.add(name)
         return kept
+
+    def release(self, owner: object) -> None:
+        """What the owner was to store is stored and remembered, or will never be."""
+        released = self._released.pop(owner, None)
+        if released is not None:
+            for name in [name for name, its in self._owners.items() if its is owner]:
+                del self._owners[name]
+            released.set()
 
     async def durable(self, records: Sequence[ItemRecord], rejected: Sequence[Rejected]) -> None:
         """Remember what is stored. A record that one pipeline has refused is not."""

@@ -137,6 +137,8 @@ class Step:
         except Exception as error:
             log.exception("unexpected error in the work on request %s", self.lease.id)
             self._give_back(Reason.MIDDLEWARE_ERROR, error_text(error), 0)
+        finally:
+            self._tools.items.release(self)
 
     def _decode(self) -> Request | None:
         lease = self.lease
@@ -296,7 +298,7 @@ class Step:
         tools = self._tools
         yielded = outputs.take_records()
         origin = Origin(tools.epoch, *self.held, self._claimed_at_ms, len(self._parts), complete)
-        sent = await self._answered(lambda: tools.items.fresh(yielded))
+        sent = await self._answered(lambda: tools.items.fresh(yielded, self))
         self._dropped_items += len(yielded) - len(sent)
         try:
             await tools.buffer.wait_for_room()

@@ -11,6 +11,17 @@ from orbweb.pipelines.base import BasePipeline, Row
 from orbweb.settings import Settings
 from orbweb.spiders.base import BaseSpider, ItemHandler
 
+EXTRAS = {
+    "confluent_kafka": "kafka",
+    "fsspec": "fsspec",
+    "psycopg": "sql",
+    "pyarrow": "parquet",
+    "pymongo": "mongo",
+    "pymysql": "sql",
+    "sqlalchemy": "sql",
+}
+"""Which extra of this package brings a library that a pipeline needs."""
+
 
 class HandlerPipeline(BasePipeline):
     """Gives each batch of rows to the spider's `item_handler`."""
@@ -56,6 +67,12 @@ def _load_pipeline(entry: Any, settings: Mapping[str, Any]) -> BasePipeline:
         module, _, name = entry.rpartition(".")
         try:
             found = getattr(importlib.import_module(module or entry), name)
+        except ModuleNotFoundError as error:
+            extra = EXTRAS.get((error.name or "").partition(".")[0])
+            install = f": pip install 'orbweb[{extra}]'" if extra else ""
+            raise ConfigError(
+                f"ITEM_PIPELINES: {entry!r} cannot be loaded: {error}{install}"
+            ) from error
         except (ImportError, AttributeError) as error:
             raise ConfigError(f"ITEM_PIPELINES: {entry!r} cannot be loaded: {error}") from error
     if isinstance(found, type):
