@@ -77,11 +77,15 @@ def run(
     change: Set = None,
     store_url: Store = None,
     append: Annotated[
-        Path | None,
-        typer.Option("-o", metavar="FILE", help="Append all items to FILE (.jsonl or .csv)."),
+        str | None,
+        typer.Option(
+            "-o",
+            metavar="FILE",
+            help="Append all items to FILE: .jsonl, .csv, .parquet (a folder); or a URL (s3://…).",
+        ),
     ] = None,
     overwrite: Annotated[
-        Path | None,
+        str | None,
         typer.Option("-O", metavar="FILE", help="The same; a new run first empties FILE."),
     ] = None,
     concurrency: Annotated[
@@ -313,7 +317,10 @@ def failed_drop(
 
 @items.command("dedup")
 def items_dedup(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=".jsonl or .csv files.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE", help=".jsonl or .csv files, folders or URLs of parts."),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Fold rows that a crash left twice. The first row of each `_key` stays."""
