@@ -17,6 +17,8 @@ GATHER_SECONDS = 0.05
 CALL_SECONDS = 10.0
 BUFFER_KIB = 32_768
 """What the client fetches ahead."""
+SESSION_SECONDS = 10.0
+"""After this silence of a member others take its partitions over."""
 
 KafkaError, KafkaException = confluent_kafka.KafkaError, confluent_kafka.KafkaException
 
@@ -74,6 +76,7 @@ class TopicSource:
             "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest",
             "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": int(SESSION_SECONDS * 1000),
             "queued.max.messages.kbytes": BUFFER_KIB,
         }
         try:
