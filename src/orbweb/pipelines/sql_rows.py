@@ -12,8 +12,9 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from orbweb.errors import ItemError
 from orbweb.model.item import KEY_FIELD, ItemRecord
 from orbweb.pipelines.base import Row
+from orbweb.pipelines.keys import version_key
 from orbweb.pipelines.sql_tables import Tables, first_wins, groups
-from orbweb.pipelines.sql_versions import RowVersions, version_key
+from orbweb.pipelines.sql_versions import RowVersions
 
 Dated = tuple[ItemRecord, int]
 """A record, and the store's wall clock (ms) when its page was claimed."""

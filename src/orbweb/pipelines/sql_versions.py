@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from hashlib import blake2b
-from typing import Any
-
 import sqlalchemy as sa
 
-from orbweb.model.values import pack, to_bytes
 from orbweb.pipelines.sql_tables import ascii_text, first_wins
 
 _metadata = sa.MetaData()
@@ -47,9 +42,3 @@ class RowVersions:
             .values(version=version)
         )
         return raised.rowcount == 1
-
-
-def version_key(table: str, row: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """The identity of the row that a change is for. Raises `UnserialisableError`."""
-    found = [(name, pack(row[name], name)) for name in sorted(keys)]
-    return blake2b(to_bytes([table, found], "key"), digest_size=16).hexdigest()
