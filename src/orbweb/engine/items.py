@@ -51,6 +51,7 @@ class ItemDesk:
         self._weight = 1
         self._told = b""
         self._owners: dict[bytes, object] = {}
+        self._claims: dict[object, list[bytes]] = {}
         self._released: dict[object, asyncio.Event] = {}
 
     def attach(self, epoch: str) -> None:
@@ -70,6 +71,7 @@ class ItemDesk:
         while foreign := [name for name in asked if self._owners.get(name, owner) is not owner]:
             await self._released[self._owners[foreign[0]]].wait()
         self._owners.update(dict.fromkeys(asked, owner))
+        self._claims.setdefault(owner, []).extend(asked)
         self._released.setdefault(owner, asyncio.Event())
         flags = await self._book.known(asked)
         known = {name for name, flag in zip(asked, flags, strict=True) if flag}
@@ -85,8 +87,8 @@ class ItemDesk:
         """What the owner was to store is stored and remembered, or will never be."""
         released = self._released.pop(owner, None)
         if released is not None:
-            for name in [name for name, its in self._owners.items() if its is owner]:
-                del self._owners[name]
+            for name in self._claims.pop(owner):
+                self._owners.pop(name, None)
             released.set()
 
     async def durable(self, records: Sequence[ItemRecord], rejected: Sequence[Rejected]) -> None:
