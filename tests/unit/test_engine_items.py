@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from tests.unit.engine_world import SITE, Crawler, ListPipeline, Town, links
 
 from orbweb.engine import items as module
 from orbweb.engine.items import ItemDesk
-from orbweb.errors import ItemError
+from orbweb.errors import ItemError, StoreUnavailable
 from orbweb.frontier.items import MemoryItemBook
 from orbweb.kafka.envelope import decode
 from orbweb.model.item import Item, ItemRecord, Origin, UpdateItem, item_record
@@ -67,6 +68,25 @@ async def test_who_comes_with_an_item_that_is_being_stored_waits_for_its_end() -
     await one.durable(first, [])
     one.release("a")
     assert await waiting == again[:1]
+
+
+async def test_a_long_page_has_an_item_once_and_a_lost_answer_loses_none() -> None:
+    class Away(MemoryItemBook):
+        away = True
+
+        async def known(self, items: Sequence[bytes]) -> list[bool]:
+            if self.away:
+                raise StoreUnavailable("no answer")
+            return await super().known(items)
+
+    book = Away()
+    one = desk(book)
+    first, second = records(Product(sku=1)), records(Product(sku=1), Product(sku=2))
+    with pytest.raises(StoreUnavailable):
+        await one.fresh(first, "page")
+    book.away = False
+    assert await one.fresh(first, "page") == first
+    assert await one.fresh(second, "page") == second[1:]
 
 
 async def test_after_a_failure_the_one_who_waited_stores_the_item() -> None:

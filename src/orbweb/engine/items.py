@@ -52,6 +52,7 @@ class ItemDesk:
         self._told = b""
         self._owners: dict[bytes, object] = {}
         self._claims: dict[object, list[bytes]] = {}
+        self._sent: dict[object, set[bytes]] = {}
         self._released: dict[object, asyncio.Event] = {}
 
     def attach(self, epoch: str) -> None:
@@ -74,19 +75,22 @@ class ItemDesk:
         self._claims.setdefault(owner, []).extend(asked)
         self._released.setdefault(owner, asyncio.Event())
         flags = await self._book.known(asked)
-        known = {name for name, flag in zip(asked, flags, strict=True) if flag}
+        sent = self._sent.setdefault(owner, set())
+        known = {name for name, flag in zip(asked, flags, strict=True) if flag} | sent
         kept = []
         for record, name in zip(records, names, strict=True):
             if name is None or name not in known:
                 kept.append(record)
             if name is not None:
                 known.add(name)
+        sent.update(asked)
         return kept
 
     def release(self, owner: object) -> None:
         """What the owner was to store is stored and remembered, or will never be."""
         released = self._released.pop(owner, None)
         if released is not None:
+            self._sent.pop(owner, None)
             for name in self._claims.pop(owner):
                 self._owners.pop(name, None)
             released.set()
