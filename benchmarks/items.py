@@ -4,9 +4,10 @@
 
 Producer: `KafkaPipeline.save_pages` beside a loop that encodes the row as JSON and calls
 `Producer.produce` with the same options, in pages of 10 and batches of 500, on librdkafka's mock
-cluster in a process of its own. Consumer: `orbweb.consume` beside a loop that decodes JSON and inserts with `executemany`, 500
-rows in one transaction, into SQLite (and into the database of `--to URL`). Both read the same
-messages from memory, so that what is measured is what happens after the broker.
+cluster in a process of its own. Consumer: `orbweb.consume` beside a loop that decodes JSON and
+inserts with `executemany`, 500 rows in one transaction, into SQLite (and into the database of
+`--to URL`). Both read the same messages from memory, so that what is measured is what happens after
+the broker.
 Memory: the resident set of a consumer after each tenth of `--soak` items (default 1,000,000).
 CPU is user + system time of the process (getrusage). Rounds are interleaved; medians are printed.
 """
