@@ -120,6 +120,20 @@ async def test_reset_forgets_what_the_store_knows_of_items(book: Book, server: S
     await client.aclose()
 
 
+async def test_a_claim_says_when_it_was_by_the_clock_of_the_store(server: Server) -> None:
+    client = connect(server.url, 5.0)
+    await client.flushall()
+    frontier = ValkeyFrontier(client, prefix="p", job="job")
+    await frontier.open(RunConfig())
+    seconds, micros = await client.time()
+    before = seconds * 1000 + micros // 1000
+    first = await frontier.claim("a", 1, 1, 1000)
+    second = await frontier.claim("b", 1, 1, 1000)
+    seconds, micros = await client.time()
+    assert before <= first.at_ms <= second.at_ms <= seconds * 1000 + micros // 1000
+    await client.aclose()
+
+
 async def test_a_store_that_is_away_is_said_to_be() -> None:
     client = connect("redis://127.0.0.1:1", 0.2)
     away = ValkeyItemBook(client, "p", "job", "r", shared=False)

@@ -173,3 +173,14 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(shop: Shop) 
     shop.environment["PYTHONPATH"] = f"{blocked.parent}:{path}"
     done = shop("run", "shop.py:Air", *SQL, code=2)
     assert "pip install 'orbweb[sql]'" in done.stderr
+
+
+def test_a_folder_of_parquet_parts_takes_the_items_of_two_processes(shop: Shop) -> None:
+    shop.run("-O", "out.parquet", "--fresh", "-w", "2")
+    assert "20 rows kept" in shop("items", "dedup", "out.parquet").stdout
+    (part,) = (shop.directory / "out.parquet").iterdir()
+    shop.run("-O", "out.parquet", "--fresh")
+    assert not part.exists(), "-O begins with an empty folder"
+    shop.run("-o", "out.parquet", "--fresh", "-a", "pages=5")
+    done = shop("items", "dedup", "out.parquet", "--json")
+    assert json.loads(done.stdout)[0] == {"file": "out.parquet", "kept": 20, "removed": 5}

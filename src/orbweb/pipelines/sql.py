@@ -13,9 +13,9 @@ from orbweb.errors import ConfigError, ItemError, OrbwebError, PipelineError
 from orbweb.log import event
 from orbweb.model.item import KEY_FIELD, ItemRecord
 from orbweb.pipelines.base import Page, PagePipeline, Refusal
-from orbweb.pipelines.sql_pages import PageLedger, PageTaken, Rest
+from orbweb.pipelines.sql_pages import PAGES, PageLedger, PageTaken, Rest
 from orbweb.pipelines.sql_rows import Conflict, RowWriter
-from orbweb.pipelines.sql_tables import Tables, is_rows_fault, open_engine, reason_of
+from orbweb.pipelines.sql_tables import Tables, first_wins, is_rows_fault, open_engine, reason_of
 
 
 class SqlPipeline(PagePipeline):
@@ -45,6 +45,7 @@ class SqlPipeline(PagePipeline):
         `keep_days`: how long it is remembered which pages are stored; 0 = for ever.
         """
         self._engine = open_engine(url)
+        first_wins(self._engine, PAGES)  # raises ConfigError for a kind of database without it
         self._tables = Tables(self._engine, create=create_tables)
         self._ledger = PageLedger(self._engine)
         self._rows = RowWriter(self._engine, self._tables, on_conflict, conflict_target)
