@@ -1,7 +1,6 @@
-"""Lint the Lua transitions as the server sees them: each with `shard.lua` in front.
+"""Lint the Lua transitions as the server sees them: each behind the shared pieces that it needs.
 
-Line numbers that luacheck prints are those of the assembled script; the head line says how many
-lines of it come before the transition's own.
+Line numbers that luacheck prints are those of the assembled script.
 """
 
 from __future__ import annotations
@@ -12,20 +11,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-from orbweb.frontier.scripts import TRANSITIONS, lua_text, script
+from orbweb.frontier.scripts import TRANSITIONS, lua_text, parts, script
 
 
 def shared_names(shard: str) -> list[str]:
-    """Names that `shard.lua` defines: a transition need not use them all."""
+    """Names that a shared piece defines: a transition need not use them all."""
     functions = re.findall(r"^local function (\w+)", shard, re.MULTILINE)
-    values = re.findall(r"^local ([\w, ]+?)(?: =|$)", shard, re.MULTILINE)
+    values = re.findall(r"^local ([\w, ]+?)(?: =| --|$)", shard, re.MULTILINE)
     return functions + [name.strip() for group in values for name in group.split(",")]
 
 
 def main() -> int:
-    shard = lua_text("shard")
-    ignored = [f"{code}/^{name}$" for name in shared_names(shard) for code in ("211", "221", "231")]
-    print(f"transitions begin at line {shard.count(chr(10)) + 3}; before that is shard.lua")
+    pieces = sorted({part for name in TRANSITIONS for part in parts(name)[:-1]})
+    shared = {name for part in pieces for name in shared_names(lua_text(part))}
+    ignored = [f"{code}/^{name}$" for name in sorted(shared) for code in ("211", "221", "231")]
+    print(f"line numbers count from the first piece of each script: {', '.join(pieces)}")
     with tempfile.TemporaryDirectory() as folder:
         for name in TRANSITIONS:
             (Path(folder) / f"{name}.lua").write_bytes(script(name).source)

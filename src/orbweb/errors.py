@@ -34,6 +34,10 @@ class LeaseLost(OrbwebError):
     """Another node may hold this request now. Drop the work, write nothing more."""
 
 
+class HostBusy(OrbwebError):
+    """The host's turn is not soon. Give the request back, nothing of it counts as an attempt."""
+
+
 class SpiderError(OrbwebError):
     """The spider's own code breaks a rule of the framework, as an unknown callback name does."""
 

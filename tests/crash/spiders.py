@@ -85,6 +85,23 @@ class WaitingSpider(mw.Spider):
         yield {"url": response.url}
 
 
+class PoliteOne(mw.Spider):
+    """Many pages of each of $HOSTS addresses of this machine."""
+
+    def start_requests(self):
+        for page in range(PAGES):
+            for host in range(1, int(os.environ["HOSTS"]) + 1):
+                url = f"http://127.0.0.{host}:{os.environ['PORT']}/{type(self).__name__}/{page}"
+                yield mw.Request(url, callback=self.parse)
+
+    def parse(self, request, response):
+        return None
+
+
+class PoliteTwo(PoliteOne):
+    """Another job on the same hosts."""
+
+
 class NothingSpider(mw.Spider):
     """Has no seeds."""
 

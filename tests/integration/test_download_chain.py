@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from tests.gates import OpenGate
 
-from orbweb.download.base import Dropped, Failed, Fetched
+from orbweb.download.base import Dropped, Failed, Fetched, Redirected
 from orbweb.download.chain import Chain
 from orbweb.download.http import BodyLimits, HttpDownloader, HttpOptions
 from orbweb.download.robots import ROBOTS_MAX_BYTES, MemoryRobotsStore, Robots, RobotsOptions
+from orbweb.download.send import Sender
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
@@ -84,7 +86,7 @@ async def shop() -> AsyncIterator[Shop]:
 async def chain() -> AsyncIterator[Chain]:
     client = HttpDownloader(HttpOptions(user_agent="orbweb/test"))
     robots = Robots(
-        client.limited(BodyLimits(ROBOTS_MAX_BYTES, truncate=True)),
+        Sender(client.limited(BodyLimits(ROBOTS_MAX_BYTES, truncate=True))),
         MemoryRobotsStore(asyncio.get_running_loop().time),
         RobotsOptions("orbweb"),
         holder="node-1",
@@ -95,11 +97,8 @@ async def chain() -> AsyncIterator[Chain]:
     await chain.close()
 
 
-async def nothing() -> None: ...
-
-
 async def page(chain: Chain, request: Request) -> Response:
-    outcome = await chain.download(request, before_send=nothing)
+    outcome = await chain.download(request, gate=OpenGate())
     assert isinstance(outcome, Fetched), outcome
     assert outcome.response is not None
     return outcome.response
@@ -142,7 +141,10 @@ async def test_another_origin_gets_neither_authorization_nor_cookies(
         request = Request(
             shop.url + "/away", auth=("u", "p"), cookies={"c": "1"}, headers={"X-Keep": "1"}
         )
-        await page(chain, request)
+        outcome = await chain.download(request, gate=OpenGate())
+        assert isinstance(outcome, Redirected)
+        response = await page(chain, outcome.target)
+    assert response.history == [shop.url + "/away"]
     first, landing = shop.seen[-1][3], other.seen[-1][3]
     assert "authorization" in first
     assert "cookie" in first
@@ -159,20 +161,20 @@ async def test_a_cookie_wall_lets_us_through_without_a_session(shop: Shop, chain
 
 
 async def test_a_redirect_into_a_disallowed_place_is_not_followed(shop: Shop, chain: Chain) -> None:
-    outcome = await chain.download(Request(shop.url + "/backdoor"), before_send=nothing)
+    outcome = await chain.download(Request(shop.url + "/backdoor"), gate=OpenGate())
     assert isinstance(outcome, Dropped)
     assert outcome.reason is Reason.ROBOTS_DISALLOWED
     assert "/admin/orders" not in shop.paths
 
 
 async def test_a_page_that_redirects_to_itself(shop: Shop, chain: Chain) -> None:
-    outcome = await chain.download(Request(shop.url + "/round"), before_send=nothing)
+    outcome = await chain.download(Request(shop.url + "/round"), gate=OpenGate())
     assert isinstance(outcome, Failed)
     assert (outcome.reason, outcome.retry) == (Reason.REDIRECT_LOOP, False)
     assert shop.paths.count("/round") == 1
 
 
 async def test_a_busy_site_says_when_to_come_back(shop: Shop, chain: Chain) -> None:
-    outcome = await chain.download(Request(shop.url + "/busy"), before_send=nothing)
+    outcome = await chain.download(Request(shop.url + "/busy"), gate=OpenGate())
     assert isinstance(outcome, Failed)
     assert (outcome.retry, outcome.retry_after) == (True, 3.0)

@@ -18,6 +18,7 @@ from typing import Any
 import brotli
 import pytest
 from aiohttp import web
+from tests.gates import OpenGate
 
 from orbweb.download.base import DownloadError
 from orbweb.download.http import BodyLimits, HttpDownloader, HttpOptions
@@ -343,7 +344,10 @@ async def test_cookies_of_a_request_are_sent_once(origin: Origin) -> None:
 
 async def test_a_proxy_is_asked_for_the_whole_url(origin: Origin) -> None:
     async with client() as downloader:
-        response = await downloader.fetch(Request("http://shop.example/p", proxy=origin.url))
+        gate = OpenGate()
+        request = Request("http://shop.example/p", proxy=origin.url)
+        response = await downloader.fetch(request, gate)
+    assert gate.entered == 1
     assert response.content == TEXT
     assert origin.requests[0].headers["Host"] == "shop.example"
 
@@ -532,3 +536,92 @@ async def test_closing_twice_does_no_harm(origin: Origin) -> None:
     async with client() as downloader:
         await downloader.fetch(Request(origin.url + "/p"))
         await downloader.close()
+
+
+class Refusal(Exception):
+    """What a closed gate raises."""
+
+
+class ClosedGate(OpenGate):
+    async def enter(self) -> None:
+        self.entered += 1
+        raise Refusal
+
+
+async def test_a_request_enters_its_gate_when_the_connection_stands(origin: Origin) -> None:
+    class Looking(OpenGate):
+        async def enter(self) -> None:
+            await super().enter()
+            seen.append((len(origin.requests), "entered"))
+
+        def sent(self) -> None:
+            seen.append((len(origin.requests), "sent"))
+
+    seen: list[tuple[int, str]] = []
+    async with client() as http:
+        await http.fetch(Request(origin.url + "/p"), Looking())
+        await http.fetch(Request(origin.url + "/p"))
+        await http.fetch(Request(origin.url + "/p", method="POST", data={"a": 1}), Looking())
+    assert seen == [(0, "entered"), (0, "sent"), (2, "entered"), (2, "sent")]
+    assert len(origin.peers) == 1, "the connection is kept"
+
+
+async def test_what_a_gate_raises_passes_and_nothing_is_sent_or_left_open(origin: Origin) -> None:
+    gate = ClosedGate()
+    async with client() as http:
+        for _ in range(20):
+            with pytest.raises(Refusal):
+                await http.fetch(Request(origin.url + "/p"), gate)
+        assert http._connector is not None
+        assert not http._connector._acquired
+        assert not http._connector._conns
+        assert (await http.fetch(Request(origin.url + "/p"))).content == TEXT
+    assert gate.entered == 20
+    assert len(origin.requests) == 1
+
+
+async def test_cancelling_a_request_that_stands_at_its_gate_leaves_nothing_open(
+    origin: Origin,
+) -> None:
+    class Waiting(OpenGate):
+        async def enter(self) -> None:
+            arrived.set()
+            await asyncio.Event().wait()
+
+    arrived = asyncio.Event()
+    async with client() as http:
+        task = asyncio.create_task(http.fetch(Request(origin.url + "/p"), Waiting()))
+        await arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert http._connector is not None
+        assert not http._connector._acquired
+    assert origin.requests == []
+
+
+async def test_a_request_that_is_sent_again_enters_again() -> None:
+    """A server closes a kept connection at the moment at which the client uses it again."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    gate = OpenGate()
+    async with server, client() as http:
+        await http.fetch(Request(url), gate)
+        await http.fetch(Request(url), gate)
+    assert gate.entered == 3
+
+
+async def test_requests_at_once_have_gates_of_their_own(origin: Origin) -> None:
+    gates = [OpenGate() for _ in range(20)]
+    async with client() as http:
+        await asyncio.gather(
+            *(http.fetch(Request(f"{origin.url}/p{n}"), g) for n, g in enumerate(gates))
+        )
+    assert [gate.entered for gate in gates] == [1] * 20

@@ -22,6 +22,7 @@ from orbweb.frontier.base import (
     RunConfig,
     RunState,
     SeedCode,
+    Signal,
 )
 
 codes = st.lists(st.integers(0, REQUEST_CODES - 1), max_size=4)
@@ -44,6 +45,37 @@ configs = st.builds(
     dedup_scope=st.sampled_from(["run", "spider"]),
     finished_ttl_ms=st.sampled_from([0, 4_000, 10**9]),
     run_ttl_ms=st.sampled_from([0, 100_000]),
+    randomize_delay=st.booleans(),
+    host_backlog_limit=st.sampled_from([0, 0, 1]),
+    refused_pause_ms=st.just(300),
+    circuit_threshold=st.sampled_from([0, 3]),
+    circuit_cooldown_ms=st.just(700),
+    autothrottle=st.sampled_from([False, False, True]),
+    autothrottle_start_ms=st.just(250),
+    autothrottle_longest_ms=st.just(2_000),
+    require_approval=st.sampled_from([False, False, False, True]),
+    unapproved_delay_ms=st.just(400),
+)
+signals = st.builds(
+    Signal,
+    host=st.sampled_from(["h0", "h1", "h2"]),
+    good=st.sampled_from([0, 1, 4]),
+    bad=st.sampled_from([0, 0, 1, 3]),
+    streak=st.integers(0, 3),
+    refused=st.sampled_from([0, 0, 0, 1]),
+    latency_ms=st.sampled_from([0, 90, 900, 5_000]),
+    crawl_delay_ms=st.sampled_from([-1, -1, -1, 0, 600]),
+)
+steering = st.sampled_from(
+    [
+        {"limit": 700, "limit_until": 0},
+        {"limit": 700, "limit_until": 9_000},
+        {"paused": 0},
+        {"paused": 9_000},
+        {"ceiling": 900, "ceiling_until": 0},
+        {"ceiling": 900, "ceiling_until": 9_000},
+        {},
+    ]
 )
 
 
@@ -61,6 +93,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.seq = dict.fromkeys("ABCD", 0)
         self.seed_seq = 0
         self.held: list[list[Held]] = [[], [], []]
+        self.marks: dict[Held, int] = {}
         self.seed_token = ["none"] * 3
 
     # -- how rules speak of runs and leases
@@ -163,6 +196,7 @@ class FrontierMachine(RuleBasedStateMachine):
         answer = self.twins.step(run, "claim", node, seq, want, LEASE_MS)
         if isinstance(answer, Claim):
             self.held[run] += [lease.held for lease in answer.leases]
+            self.marks |= {lease.held: lease.mark for lease in answer.leases}
             if seq > last:  # what is given again may stand beside what others took meanwhile
                 self.check_claim(run, answer)
         return answer
@@ -171,8 +205,8 @@ class FrontierMachine(RuleBasedStateMachine):
         """A claim never takes a host beyond the limit of its run, whoever holds the other slots."""
         shard, limit = self.twins.shard, self.memory(run).concurrency
         for lease in claim.leases:
-            slots = shard.slots.get(lease.host, {})
-            assert sum(end > shard.clock.log for end in slots.values()) <= limit
+            slots = shard.hosts.slots.get(lease.host, {})
+            assert sum(end > shard.hosts.clock.log for end in slots.values()) <= limit
             assert lease.deliveries <= MAX_DELIVERIES
 
     @rule(
@@ -317,6 +351,90 @@ class FrontierMachine(RuleBasedStateMachine):
     def hold_off(self, run: int, host: int, ms: int) -> None:
         self.twins.step(self.run(run), "hold_off", [(f"h{host}", ms)])
 
+    @rule(run=runs, met=st.lists(signals, min_size=1, max_size=3), ms=st.sampled_from([0, 400]))
+    def report(self, run: int, met: list[Signal], ms: int) -> None:
+        run = self.run(run)
+        for _ in range(3):
+            self.twins.step(run, "report", met)
+            self.twins.wall += ms
+
+    @rule(
+        run=runs,
+        which=recent,
+        known=st.booleans(),
+        late=st.sampled_from([0, 3, 200]),
+        slack=st.sampled_from([5, 320]),
+    )
+    def permit(self, run: int, which: int, known: bool, late: int, slack: int) -> None:
+        run = self.run(run)
+        self.twins.wall += late
+        for held in self.pick(run, [which]):
+            mark = self.marks.get(held, 0) if known else 0
+            answer = self.twins.step(run, "permit", *held, mark, slack)
+            if answer is not RunLost:
+                self.marks[held] = answer.mark
+                self.note(f"permit {answer.code} {'of the last' if mark else 'anew'}")
+
+    @rule(host=st.integers(0, 2), fields=steering)
+    def steer(self, host: int, fields: dict[str, int]) -> None:
+        """An operator limits, pauses, approves, or takes that back."""
+        self.twins.steer(f"h{host}", fields)
+
+    @rule(run=runs)
+    def pause(self, run: int) -> None:
+        self.twins.pause(self.run(run))
+
+    @rule(run=runs, host=st.integers(0, 2), node=nodes, opened_for=st.sampled_from([0, 900]))
+    def a_host_falls_ill(self, run: int, host: int, node: str, opened_for: int) -> None:
+        run = self.run(run)
+        self.twins.step(run, "add", [new_request(code) for code in range(70, 84)])
+        self.twins.step(run, "report", [Signal(f"h{host}", bad=3, streak=3)])
+        self.twins.wall += opened_for
+        self.seq[node] += 1
+        self.claim_as(run, node, self.seq[node], 5)
+
+    @rule(run=runs, node=nodes)
+    def only_one_run_lives(self, run: int, node: str) -> None:
+        run = self.run(run)
+        for _ in range(31):
+            self.twins.wall += 1_000
+            self.twins.renew(run, node, LEASE_MS, [])
+        self.twins.step(run, "add", [new_request(code) for code in range(70, 84)])
+        self.seq[node] += 1
+        self.claim_as(run, node, self.seq[node], 9)
+        self.seq[node] += 1
+        self.claim_as(run, node, self.seq[node], 9)
+
+    @rule(
+        run=runs,
+        node=nodes,
+        want=st.integers(1, 3),
+        times=st.integers(2, 5),
+        had=st.sampled_from([0, 0, 300]),
+        pause=st.sampled_from([20, 300]),
+    )
+    def nodes_take_turns(
+        self, run: int, node: str, want: int, times: int, had: int, pause: int
+    ) -> None:
+        """Several nodes are known to live, and one of them asks again and again."""
+        run = self.run(run)
+        if had:
+            self.twins.give_load(run, node, had)
+        for name in "ABC":
+            self.twins.renew(run, name, LEASE_MS, [])
+            if name != node:
+                self.seq[name] += 1
+                self.claim_as(run, name, self.seq[name], 9)
+        for _ in range(times):
+            self.twins.step(run, "add", [new_request(code) for code in range(70, 84)])
+            self.seq[node] += 1
+            answer = self.claim_as(run, node, self.seq[node], want)
+            if isinstance(answer, Claim):
+                self.twins.step(run, "ack", [Ack(*each.held, "done") for each in answer.leases])
+                self.twins.wall += pause
+        if self.memory(run):
+            self.note(f"turns {len(self.memory(run).loads) > 0}")
+
     @rule(run=runs, which=some_recent)
     def fetched(self, run: int, which: list[int]) -> None:
         run = self.run(run)
@@ -433,5 +551,10 @@ RARE = (
     "redriven",
     "end",
     "buckets split",
+    "permit granted of the last",
+    "permit granted anew",
+    "permit later anew",
+    "permit lost anew",
+    "turns True",
 )
 """What a good walk has met; the test fails when one of them was never reached."""

@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "a host that asked for a pause is asked on",
         "claim",
-        "if next_at > host_now then",
+        "if at > host_now + LOOK_AHEAD_MS then",
         "if false then",
     ),
     Mutant(
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "a run leaves nothing to the others",
         "claim",
-        "math.ceil(concurrency / (runs + 1))",
+        "math.ceil(most / (runs + 1))",
         "concurrency",
     ),
     Mutant(
@@ -161,20 +161,20 @@ MUTANTS = (
     Mutant(
         "claim sets no deadline",
         "claim",
-        "      call('ZADD', DEADLINE, now + lease, id)\n      call('ZADD', SLOTS",
-        "      call('ZADD', SLOTS",
+        "  call('ZADD', DEADLINE, now + lease, id)\n  call('ZADD', SLOTS",
+        "  call('ZADD', SLOTS",
     ),
     Mutant(
         "host leaves the line with requests left",
         "claim",
-        "call('ZADD', READY, look_at(host) or host_now, host)",
-        "call('ZREM', READY, host)",
+        "    look_again(host, host_now) -- back of the line",
+        "    call('ZREM', READY, host)",
     ),
     Mutant(
         "host stays in the line without requests",
         "claim",
-        "        call('ZREM', READY, host)\n",
-        "        call('ZADD', READY, host_now + 1, host)\n",
+        "    call('ZREM', READY, host)\n",
+        "    look_again(host, host_now + 1)\n",
     ),
     Mutant("end is forgotten", "shard", "  finish()\nend", "end"),
     Mutant(
@@ -231,7 +231,7 @@ MUTANTS = (
         "shard",
         "  each_thousand('SADD', seen_base .. ':' .. int(into))\n",
     ),
-    Mutant("no quarantine", "shard", "if delay == 0 and token then", "if token then"),
+    Mutant("no quarantine", "shard", "if token and not has_gap(host) then", "if token then"),
     Mutant(
         "quarantine never ends",
         "claim",
@@ -240,9 +240,9 @@ MUTANTS = (
     Mutant(
         "delay is ignored",
         "claim",
-        "if delay > 0 and got > 0 then call('ZADD', NEXT, host_now + delay, host) end",
+        "          at = reserve(host, at)\n",
     ),
-    Mutant("hosts have no limit", "claim", "local free = concurrency -", "local free = 99 -"),
+    Mutant("hosts have no limit", "claim", "local free = most -", "local free = 99 -"),
     Mutant("last in is first out", "shard", "PRIORITY_STEP + seq, id", "PRIORITY_STEP - seq, id"),
     Mutant(
         "reaped requests lose their priority",
@@ -261,8 +261,119 @@ MUTANTS = (
     Mutant(
         "hint is longer than a clock's step",
         "claim",
-        "math.min(tonumber(first[2]) - clock, step)",
-        "tonumber(first[2]) - clock",
+        "math.min(at - clock, step)",
+        "at - clock",
+    ),
+    Mutant(
+        "the delay of the other run is not kept", "host", "gap = math.max(gap, others[i + 1])", ""
+    ),
+    Mutant(
+        "a silent run has a say for ever", "host", "tonumber(spoke) > host_now - ACTIVE_MS", "true"
+    ),
+    Mutant("a run has no say", "shard", "  call('HSET', PACE, RUN, ", "  call('HGET', PACE, "),
+    Mutant(
+        "the limit is not kept",
+        "host",
+        "if v[1] and in_force(v[2]) then gap",
+        "if false then gap",
+    ),
+    Mutant("a limit never ends", "host", "return at == 0 or at > wall", "return true"),
+    Mutant("crawl delay is not kept", "host", "if v[4] then gap", "if false then gap"),
+    Mutant("a pause does not hold", "host", "if v[3] and in_force(v[3]) then", "if false then"),
+    Mutant(
+        "an open circuit lets requests pass",
+        "host",
+        "if open_until > host_now then",
+        "if false then",
+    ),
+    Mutant("the trial is a flood", "host", "most = 1 -- one", "-- one"),
+    Mutant(
+        "unapproved hosts are not held back", "host", "needs_approval == 1 and unapproved or 0", "0"
+    ),
+    Mutant(
+        "an approval that ended counts", "host", "if v[5] and in_force(v[6]) then", "if v[5] then"
+    ),
+    Mutant(
+        "no room for a late sender",
+        "host",
+        "gap + (slack or math.min(SLACK_MS, math.floor(gap * 0.8) / 16))",
+        "gap",
+    ),
+    Mutant("rates do not decay", "host", "2 ^ (-since / HALF_LIFE_MS)", "1"),
+    Mutant("a lost lease gets a permit", "permit", "owns(id, ARGV[3]) and call", "call"),
+    Mutant(
+        "a permit far ahead is granted",
+        "permit",
+        "if at > host_now + LATEST_MS then",
+        "if false then",
+    ),
+    Mutant(
+        "a permit reserves nothing",
+        "permit",
+        "gap > 0 and mark(reserve(host, at, tonumber(ARGV[5]))) or '0'",
+        "gap > 0 and mark(at) or '0'",
+    ),
+    Mutant(
+        "a permit takes the turn of another",
+        "permit",
+        "if ARGV[4] ~= '0' and mark(tonumber(call('ZSCORE', NEXT, host)) or 0) == ARGV[4] then",
+        "if ARGV[4] ~= '0' then",
+    ),
+    Mutant(
+        "a good answer does not break the row",
+        "report",
+        "(good > 0 and 0 or number(v[1])) + streak",
+        "number(v[1]) + streak",
+    ),
+    Mutant("the circuit never closes", "report", "if opens > 0 and good > 0 then", "if false then"),
+    Mutant(
+        "late answers open the circuit again",
+        "report",
+        "if number(v[3]) > host_now then return end",
+        "if false then return end",
+    ),
+    Mutant("refusals do not add up", "report", "refused_pause * 2 ^ refusals", "refused_pause"),
+    Mutant(
+        "a crowded host is asked for more",
+        "report",
+        "if failures * 20 > answers or",
+        "if false and",
+    ),
+    Mutant(
+        "the throttle does not settle", "report", "if host_now < number(v[8]) then return end", ""
+    ),
+    Mutant("blocked hosts return together", "hold_off", " + jitter(ARGV[i], math.floor(ms / 2))"),
+    Mutant(
+        "a paused run goes on",
+        "claim",
+        "if paused == 0 then take_from_ready_hosts() end",
+        "take_from_ready_hosts()",
+    ),
+    Mutant(
+        "a long queue keeps its place",
+        "claim",
+        "if backlog_limit > 0 and call",
+        "if false and call",
+    ),
+    Mutant("a run takes every turn", "claim", "last_run ~= RUN or", "true or"),
+    Mutant(
+        "all hosts are everybody's",
+        "turn",
+        "== me then return true end\n  if all",
+        "then return true end\n  if all",
+    ),
+    Mutant(
+        "a dead node keeps its hosts",
+        "turn",
+        "NODES, now - SILENT_MS, '+inf'",
+        "NODES, '-inf', '+inf'",
+    ),
+    Mutant("who is behind waits", "turn", "behind = load < mean - margin", "behind = false"),
+    Mutant(
+        "who is ahead does not wait",
+        "turn",
+        "ahead = load > mean + margin and rivals > 0",
+        "ahead = false",
     ),
     Mutant("repair repairs what is sound", "fsck", "elseif not queued then", "elseif true then"),
 )

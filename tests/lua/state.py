@@ -10,6 +10,7 @@ from tests.lua.direct import DirectClient
 from orbweb.frontier.base import RunState, clock_step_ms
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.memory_state import MemoryShard, Place, Run
+from orbweb.frontier.valkey import policy_words
 
 READ_ALL = b"""
 local out = {}
@@ -107,13 +108,27 @@ def told(shard: MemoryShard, keys: ShardKeys, collect_at: dict[str, float]) -> S
 
 def _shard_state(shard: MemoryShard, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
     runs = f"{keys.tag}:run:"
-    if shard.clock.wall is not None:
-        yield keys.clock, {"wall": str(shard.clock.wall), "log": str(shard.clock.log)}
-    for host, slots in shard.slots.items():
+    hosts = shard.hosts
+    if hosts.clock.wall is not None:
+        clock = {"wall": hosts.clock.wall, "log": hosts.clock.log}
+        if hosts.rate:
+            clock |= {"rate": hosts.rate, "rate_at": hosts.rate_at}
+        yield keys.clock, {name: str(value) for name, value in clock.items()}
+    for host, slots in hosts.slots.items():
         yield keys.slots(host), {runs + member: float(end) for member, end in slots.items()}
-    yield keys.next_allowed, {host: float(at) for host, at in shard.next_allowed.at.items()}
-    for host, bases in shard.waiting.items():
+    yield keys.next_allowed, {host: float(at) for host, at in hosts.next_allowed.at.items()}
+    for host, bases in hosts.waiting.items():
         yield keys.waiting(host), {runs + base: float(at) for base, at in bases.items()}
+    for host, record in hosts.records.items():
+        last = {"last": runs + hosts.last[host]} if host in hosts.last else {}
+        yield keys.host(host), {name: float(value) for name, value in record.items()} | last
+    yield (
+        keys.pace,
+        {
+            runs + base: f"{run.delay} {run.concurrency} {spoke}"
+            for base, (run, spoke) in hosts.pace.items()
+        },
+    )
     yield keys.current, {f"{job}:{run}": epoch for (job, run), epoch in shard.current.items()}
 
 
@@ -155,6 +170,13 @@ def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
             for mark, link in run.parked.items()
         },
     )
+    yield f"{base}:loads", {node: str(load) for node, load in run.loads.items()}
+    if run.dealt_to:
+        deal = "".join(f"{owner + 1:04}" for owner in run.deal)
+        homes = {"nodes": "\n".join(run.dealt_to), "deal": deal}
+        if run.heavy:
+            homes["heavy"] = "\n".join(run.heavy)
+        yield f"{base}:homes", homes
     yield f"{base}:hungry", {node: float(at) for node, at in run.hungry.items()}
     yield (
         f"{base}:claims",
@@ -195,6 +217,8 @@ def _meta(run: Run) -> dict[str, str]:
         "retries": run.config.max_retries,
         "deliveries": run.config.max_deliveries,
         "stopping": int(run.stopping),
+        "paused": int(run.paused),
+        "policy": policy_words(run.config),
         **{name: run.counters[name] for name in ("items", "retried", "reaped", "fenced")},
     }
     state = "done" if run.state is RunState.DONE else "running"
@@ -216,6 +240,10 @@ def comparable(state: State, keys: ShardKeys, shard: MemoryShard) -> State:
             if "stopping" in meta:
                 meta["stopping"] = "1"
             state[key] = meta
+        elif key.startswith(keys.host("")):
+            state[key] = {
+                name: value if name == "last" else float(value) for name, value in meta.items()
+            }
     return state
 
 

@@ -6,14 +6,15 @@ import re
 from importlib.resources import files
 
 from orbweb.frontier.keys import RUN_KEYS, ShardKeys
-from orbweb.frontier.scripts import TRANSITIONS, lua_text
+from orbweb.frontier.scripts import PIECES, TRANSITIONS, lua_text
 
+SHARED = {"shard", *(piece for pieces in PIECES.values() for piece in pieces)}
 FOLDER = files("orbweb.frontier").joinpath("lua")
 
 
 def test_each_transition_is_a_file_and_each_file_a_transition() -> None:
     names = {file.name.removesuffix(".lua") for file in FOLDER.iterdir()}
-    assert names == {*TRANSITIONS, "shard"}
+    assert names == {*TRANSITIONS, *SHARED}
 
 
 def test_keys_of_a_run_are_those_of_the_lua() -> None:
@@ -26,13 +27,15 @@ def test_keys_of_a_run_are_those_of_the_lua() -> None:
 
 
 def test_keys_of_a_shard_are_those_of_the_lua() -> None:
-    texts = "".join(lua_text(name) for name in ("shard", *TRANSITIONS))
+    texts = "".join(lua_text(name) for name in (*SHARED, *TRANSITIONS))
     used = set(re.findall(r"SHARD \.\. ':(\w+):?'", texts))
     keys = ShardKeys("p")
     named = [keys.clock, keys.next_allowed, keys.current, keys.runs, keys.garbage, keys.jobs]
     named += [
         keys.slots("h"),
         keys.waiting("h"),
+        keys.host("h"),
+        keys.pace,
         keys.job_seen("j", "g"),
         keys.run("j", "r", "e").base,
     ]
@@ -54,6 +57,6 @@ def test_every_transition_says_what_it_takes_and_returns() -> None:
 
 
 def test_scripts_never_look_through_the_whole_store() -> None:
-    for name in ("shard", *TRANSITIONS):
+    for name in (*SHARED, *TRANSITIONS):
         commands = set(re.findall(r"call\('(\w+)'", lua_text(name)))
         assert not commands & {"KEYS", "SCAN", "FLUSHDB", "FLUSHALL", "LREM"}, name

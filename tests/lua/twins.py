@@ -18,6 +18,7 @@ from orbweb.frontier.scripts import TRANSITIONS, Script, assemble, lua_text
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier
 
 KEYS = ShardKeys("p")
+OPERATOR_FIELDS = ("limit", "limit_until", "paused", "ceiling", "ceiling_until")
 JOBS = (("a", "r1"), ("a", "r2"), ("b", ""))
 
 
@@ -30,9 +31,9 @@ def small_buckets(shard: str) -> str:
 
 def build_scripts(changed: Mapping[str, str] | None = None) -> dict[str, Script]:
     """All transitions with small buckets; `changed` replaces Lua files by name."""
-    texts = {name: lua_text(name) for name in ("shard", *TRANSITIONS)} | dict(changed or {})
-    shard = small_buckets(texts["shard"])
-    return {name: assemble(name, shard, texts[name]) for name in TRANSITIONS}
+    texts = dict(changed or {})
+    texts["shard"] = small_buckets(texts.get("shard") or lua_text("shard"))
+    return {name: assemble(name, texts) for name in TRANSITIONS}
 
 
 class Backend:
@@ -111,6 +112,38 @@ class Twins:
             self.collect_at[name] = self.wall + ttl
         return answer
 
+    def steer(self, host: str, fields: dict[str, int]) -> None:
+        """Set what an operator may say of a host; an empty dict takes all of it back."""
+        record = self.shard.hosts.records.setdefault(host, {})
+        for name in OPERATOR_FIELDS:
+            record.pop(name, None)
+        record |= {name: float(value) for name, value in fields.items()}
+        for backend in self.backends:
+            backend.client.call("HDEL", KEYS.host(host), *OPERATOR_FIELDS)
+            for name, value in fields.items():
+                backend.client.call("HSET", KEYS.host(host), name, value)
+
+    def give_load(self, run: int, node: str, load: int) -> None:
+        """As if the node had been handed out so much before."""
+        memory = self.shard.runs.get(self.memory[run]._base)
+        if memory is None:
+            return
+        memory.loads[node] = load
+        for backend, frontiers in zip(self.backends, self.servers, strict=True):
+            backend.client.call("HSET", frontiers[run].run.loads, node, load)
+
+    def pause(self, run: int) -> None:
+        """Pause the run, or let it go on."""
+        memory = self.shard.runs.get(self.memory[run]._base)
+        if memory is None:
+            return
+        memory.paused = not memory.paused
+        for backend, frontiers in zip(self.backends, self.servers, strict=True):
+            meta = frontiers[run].run.meta
+            backend.client.call(
+                *(("HSET", meta, "paused", 1) if memory.paused else ("HDEL", meta, "paused"))
+            )
+
     def fsck(self, run: int) -> None:
         """The repair finds nothing, and changes nothing but the clocks, as `recover` does."""
         if self.memory[run]._base not in self.shard.runs:
@@ -124,7 +157,7 @@ class Twins:
         job, run_id = JOBS[run]
         epoch = self.shard.current.pop((job, run_id), None)
         if epoch is not None:
-            del self.shard.runs[f"{job}:{run_id}:{epoch}"]
+            self.shard.forget(f"{job}:{run_id}:{epoch}")
             self.collect_at.pop(f"{job}:{run_id}:{epoch}")
         if seen:
             self.shard.job_seen.pop(job, None)
@@ -137,7 +170,7 @@ class Twins:
         due = [name for name, at in self.collect_at.items() if at <= self.wall]
         for name in due:
             del self.collect_at[name]
-            del self.shard.runs[name]
+            self.shard.forget(name)
             job, run_id, _ = name.split(":")
             del self.shard.current[job, run_id]
             self.counts["collected"] += 1

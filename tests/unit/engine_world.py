@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orbweb.download.base import DownloadError, Dropped, Failed, Fetched
+from orbweb.download.base import DownloadError, Dropped, Failed, Fetched, Meeting, Redirected
 from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import EngineOptions, World
 from orbweb.engine.report import RunReport
@@ -21,6 +21,7 @@ from orbweb.frontier.memory_state import MemoryShard
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
+from orbweb.model.url import host_of
 from orbweb.pipelines.base import BasePipeline
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.spiders.base import BaseParser
@@ -61,14 +62,16 @@ class FakeChain:
         request: Request,
         *,
         download_midware: Any = None,
-        before_send: Any,
+        gate: Any,
         admit: Any = None,
     ):
         if not request.auto_request:
             return Fetched(request, None)
         if download_midware is not None:
             request = download_midware(request) or request
-        await before_send()
+        await gate.ready()
+        await gate.enter()
+        gate.sent()
         self.asked.append(request.url)
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
@@ -79,12 +82,21 @@ class FakeChain:
         page = self.pages.get(request.url, 404)
         if callable(page):
             page = page(request)
+        pause = page.retry_after if isinstance(page, Failed) else None
+        healthy = not isinstance(page, Failed) and (not isinstance(page, int) or page < 500)
+        await gate.met(Meeting(host_of(request.url), healthy, retry_after=pause))
         if isinstance(page, (Dropped, Failed)):
             return replace(page, request=request)
+        if isinstance(page, Redirected):
+            return page
         if isinstance(page, int):
             error = DownloadError(Reason.STATUS_REJECTED, f"{page}", retry=page >= 500)
             return Failed(request, Reason.STATUS_REJECTED, error, retry=page >= 500)
         return Fetched(request, Response(request.url, 200, page.encode(), request=request))
+
+    async def sitemaps(self, url: str, gate: Any) -> tuple[str, ...]:
+        await gate.ready()
+        return (f"{SITE}/sitemap.xml",)
 
     async def close(self) -> None:
         return None

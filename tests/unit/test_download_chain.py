@@ -8,15 +8,27 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.gates import OpenGate
 
-from orbweb.download.base import Again, DownloadError, Dropped, Failed, Fetched
+from orbweb.download.base import (
+    Again,
+    DownloadError,
+    Dropped,
+    Failed,
+    Fetched,
+    Meeting,
+    Redirected,
+    TurnMissed,
+)
 from orbweb.download.chain import Chain
 from orbweb.download.redirects import RedirectRules
 from orbweb.download.robots import MemoryRobotsStore, Robots, RobotsOptions
+from orbweb.download.send import Sender
 from orbweb.download.status import StatusPolicy
 from orbweb.errors import (
     AntiBotError,
     ContentTypeRejectedError,
+    HostBusy,
     LeaseLost,
     NotRetryError,
     ProxyUnavailableError,
@@ -44,7 +56,9 @@ class Client:
         self.requests: list[Request] = []
         self.closed = 0
 
-    async def fetch(self, request: Request) -> Response:
+    async def fetch(self, request: Request, gate: Any = None) -> Response:
+        if gate is not None:
+            await gate.enter()
         self.log.append(f"fetch {request.url}")
         self.requests.append(request)
         answer = self.answers.get(request.url) or page(request.url)
@@ -75,6 +89,16 @@ class Named:
         return result(given) if callable(result) else result
 
 
+class LoggingGate(OpenGate):
+    def __init__(self, log: list[str]) -> None:
+        super().__init__()
+        self.log = log
+
+    async def enter(self) -> None:
+        await super().enter()
+        self.log.append("enter")
+
+
 class Bench:
     """A chain and the log of what it did."""
 
@@ -82,18 +106,18 @@ class Bench:
         self.log: list[str] = []
         self.client = Client(self.log, answers)
         self.options = options
-        self.sends = 0
+        self.gate = LoggingGate(self.log)
 
-    async def before_send(self) -> None:
-        self.sends += 1
-        self.log.append("before_send")
+    @property
+    def sends(self) -> int:
+        return self.gate.entered
 
     def chain(self, *middlewares: Any, robots_txt: bytes | None = None) -> Chain:
         robots = None
         if robots_txt is not None:
             self.client.answers[URL.replace("/a", "/robots.txt")] = page(body=robots_txt)
             robots = Robots(
-                self.client,
+                Sender(self.client),
                 MemoryRobotsStore(lambda: 0.0),
                 RobotsOptions("orbweb"),
                 holder="n",
@@ -105,9 +129,7 @@ class Bench:
         request = options.pop("request", None) or Request(URL)
         midware, admit = options.pop("download_midware", None), options.pop("admit", None)
         chain = self.chain(*middlewares, **options)
-        return await chain.download(
-            request, download_midware=midware, before_send=self.before_send, admit=admit
-        )
+        return await chain.download(request, download_midware=midware, gate=self.gate, admit=admit)
 
 
 async def test_the_order_of_one_request() -> None:
@@ -123,8 +145,9 @@ async def test_the_order_of_one_request() -> None:
         "first request",
         "second request",
         "download_midware",
+        "enter",
         "fetch http://shop.example/robots.txt",
-        "before_send",
+        "enter",
         f"fetch {URL}",
         "second response",
         "first response",
@@ -309,7 +332,7 @@ async def test_a_disallowed_page_is_dropped_and_never_sent() -> None:
     outcome = await bench.run(robots_txt=b"User-agent: *\nDisallow: /a")
     assert isinstance(outcome, Dropped)
     assert outcome.reason is Reason.ROBOTS_DISALLOWED
-    assert bench.sends == 0
+    assert bench.sends == 1, "robots.txt"
 
 
 async def test_robots_see_the_params() -> None:
@@ -322,11 +345,11 @@ async def test_an_unreachable_robots_txt_is_a_failure_that_is_tried_again() -> N
     bench = Bench()
     chain = bench.chain(robots_txt=b"")
     bench.client.answers["http://shop.example/robots.txt"] = page(status=503)
-    outcome = await chain.download(Request(URL), before_send=bench.before_send)
+    outcome = await chain.download(Request(URL), gate=bench.gate)
     assert isinstance(outcome, Failed)
     assert (outcome.reason, outcome.retry) == (Reason.ROBOTS_UNREACHABLE, True)
     assert outcome.retry_after is not None
-    assert bench.sends == 0
+    assert bench.sends == 1, "robots.txt"
 
 
 async def test_a_429_is_tried_again_when_the_site_says() -> None:
@@ -337,7 +360,7 @@ async def test_a_429_is_tried_again_when_the_site_says() -> None:
     assert outcome.response is not None
 
 
-async def test_every_hop_is_preceded_by_before_send_and_recorded() -> None:
+async def test_every_hop_passes_the_gate_and_is_recorded() -> None:
     bench = Bench(
         {
             URL: page(URL, 301, location="/b"),
@@ -351,8 +374,8 @@ async def test_every_hop_is_preceded_by_before_send_and_recorded() -> None:
     assert outcome.response.url == "http://shop.example/c"
     assert outcome.response.history == [URL, "http://shop.example/b"]
     assert outcome.response.request is request
-    assert bench.log == ["before_send", f"fetch {URL}", "before_send",
-        "fetch http://shop.example/b", "before_send", "fetch http://shop.example/c"]  # fmt: skip
+    assert bench.log == ["enter", f"fetch {URL}", "enter",
+        "fetch http://shop.example/b", "enter", "fetch http://shop.example/c"]  # fmt: skip
 
 
 async def test_a_redirect_to_a_disallowed_page_is_dropped() -> None:
@@ -361,22 +384,147 @@ async def test_a_redirect_to_a_disallowed_page_is_dropped() -> None:
     assert isinstance(outcome, Dropped)
     assert outcome.reason is Reason.ROBOTS_DISALLOWED
     assert "/secret" in str(outcome.error)
-    assert bench.sends == 1
+    assert bench.sends == 2, "robots.txt and the page"
 
 
 async def test_a_redirect_out_of_the_crawl_is_dropped() -> None:
-    bench = Bench(
-        {URL: page(URL, 302, location="http://ads.example/")},
-    )
+    bench = Bench({URL: page(URL, 302, location="/ads")})
 
     async def admit(hop: Request) -> Reason | None:
-        return Reason.OFFSITE if "ads" in hop.url else None
+        return Reason.URL_LENGTH if "ads" in hop.url else None
 
     outcome = await bench.run(admit=admit)
     assert isinstance(outcome, Dropped)
-    assert outcome.reason is Reason.OFFSITE
-    assert "http://ads.example/" in str(outcome.error)
+    assert outcome.reason is Reason.URL_LENGTH
+    assert "http://shop.example/ads" in str(outcome.error)
     assert bench.sends == 1
+
+
+async def test_a_redirect_to_another_host_is_a_request_of_its_own() -> None:
+    bench = Bench(
+        {
+            URL: page(URL, 302, location="/b"),
+            "http://shop.example/b": page(
+                "http://shop.example/b", 302, location="http://other.example/c"
+            ),
+        }
+    )
+    request = Request(URL, callback="parse_c", meta={"m": 1}, auth=("u", "p"), priority=7)
+    outcome = await bench.run(request=request)
+    assert isinstance(outcome, Redirected)
+    assert outcome.request is request
+    target = outcome.target
+    assert (target.url, target.callback, target.meta, target.priority) == (
+        "http://other.example/c",
+        "parse_c",
+        {"m": 1},
+        7,
+    )
+    assert target.auth is None
+    assert target.way.history == (URL, "http://shop.example/b")
+    assert bench.sends == 2
+    there = Bench()
+    arrived = await there.run(request=target)
+    assert arrived.response.history == [URL, "http://shop.example/b"]
+
+
+async def test_redirects_between_hosts_count_together_and_loops_end() -> None:
+    here, there = "http://a.example/", "http://b.example/"
+    answers = {here: page(here, 302, location=there), there: page(there, 302, location=here)}
+    first = await Bench(answers).run(request=Request(here))
+    assert isinstance(first, Redirected)
+    second = await Bench(answers).run(request=first.target)
+    assert isinstance(second, Failed)
+    assert (second.reason, second.retry) == (Reason.REDIRECT_LOOP, False)
+    rules = RedirectRules(most=1)
+    answers[there] = page(there, 302, location="/further")
+    second = await Bench(answers, redirects=rules).run(request=first.target)
+    assert isinstance(second, Failed)
+    assert "MAX_REDIRECTS" in str(second.error)
+
+
+async def test_a_page_that_another_host_sends_back_with_a_cookie_is_asked_again() -> None:
+    here, login = "http://a.example/", "http://login.example/"
+
+    def front(request: Request) -> Response:
+        if request.cookies:
+            return page(here)
+        response = page(here, 302, location=login)
+        response.cookies = {"seen": "1"}
+        return response
+
+    answers: dict[str, Answer] = {here: front, login: page(login, 302, location=here)}
+    first = await Bench(answers).run(request=Request(here))
+    assert isinstance(first, Redirected)
+    assert not first.target.way.taken
+    second = await Bench(answers).run(request=first.target)
+    assert isinstance(second, Redirected)
+    assert second.target.cookies == {"seen": "1"}
+    assert second.target.way.taken, "it is no duplicate of the page that was redirected"
+    third = await Bench(answers).run(request=second.target)
+    assert isinstance(third, Fetched)
+    assert third.response is not None
+    assert third.response.history == [here, login]
+
+
+async def test_a_redirect_at_a_host_whose_turn_is_not_soon_is_a_request_of_its_own() -> None:
+    bench = Bench({URL: page(URL, 302, location="/b")})
+
+    async def enter() -> None:
+        if bench.sends:
+            raise HostBusy("slow")
+        bench.gate.entered += 1
+
+    bench.gate.enter = enter  # type: ignore[method-assign]
+    outcome = await bench.run()
+    assert isinstance(outcome, Redirected)
+    assert outcome.target.url == "http://shop.example/b"
+    assert outcome.target.way.taken
+
+
+async def test_a_turn_that_was_missed_is_waited_for_and_the_fetch_begins_anew() -> None:
+    bench = Bench()
+    order: list[str] = []
+
+    async def ready() -> None:
+        order.append("ready")
+
+    async def enter() -> None:
+        order.append("enter")
+        if order.count("enter") == 1:
+            raise TurnMissed
+
+    bench.gate.ready, bench.gate.enter = ready, enter  # type: ignore[method-assign]
+    assert isinstance(await bench.run(), Fetched)
+    assert order == ["ready", "enter", "ready", "enter"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "meeting"),
+    [
+        (page(status=404), Meeting("shop.example", True)),
+        (page(status=500), Meeting("shop.example", False)),
+        (page(status=429), Meeting("shop.example", False, refused=True)),
+        (page(status=503, **{"retry-after": "7"}), Meeting("shop.example", False, False, 7.0)),
+        (page(status=404, **{"retry-after": "7"}), Meeting("shop.example", True)),
+        (page(status=429, **{"retry-after": "9999"}), Meeting("shop.example", False, False, 3600)),
+        (DownloadError(Reason.TIMEOUT, "late"), Meeting("shop.example", False)),
+        (DownloadError(Reason.DNS, "unknown"), Meeting("shop.example", False)),
+        (ResponseTooLargeError("big"), Meeting("shop.example", True)),
+        (DownloadError(Reason.HTTP_ERROR, "no such option"), None),
+        (DownloadError(Reason.PROXY, "no proxy"), None),
+    ],
+)
+async def test_the_gate_is_told_what_came_of_a_send(answer: Answer, meeting: Any) -> None:
+    bench = Bench({URL: answer}, status=StatusPolicy(check=False))
+    await bench.run()
+    assert bench.gate.meetings == ([] if meeting is None else [meeting])
+
+
+async def test_an_answer_of_a_middleware_passes_no_gate() -> None:
+    bench = Bench()
+    await bench.run(Named("cache", bench.log, request=page(body=b"cached")))
+    assert (bench.sends, bench.gate.meetings) == (0, [])
 
 
 async def test_a_redirect_loop_ends() -> None:
@@ -398,13 +546,13 @@ async def test_a_redirect_that_is_not_to_be_followed_is_the_page() -> None:
 
 async def test_all_hops_together_have_one_time_limit() -> None:
     class Stuck(Client):
-        async def fetch(self, request: Request) -> Response:
+        async def fetch(self, request: Request, gate: Any = None) -> Response:
             if request.url != URL:
                 await asyncio.Event().wait()
             return page(URL, 302, location="/slow")
 
     chain = Chain(Stuck([]), redirects=RedirectRules(total_seconds=0.01))
-    outcome = await chain.download(Request(URL), before_send=Bench().before_send)
+    outcome = await chain.download(Request(URL), gate=OpenGate())
     assert isinstance(outcome, Failed)
     assert (outcome.reason, outcome.retry) == (Reason.TIMEOUT, True)
 
@@ -413,24 +561,25 @@ async def test_all_hops_together_have_one_time_limit() -> None:
 async def test_a_lost_lease_passes_through_before_anything_is_sent(at: int) -> None:
     bench = Bench({URL: page(URL, 302, location="/b")})
 
-    async def before_send() -> None:
-        bench.sends += 1
+    async def enter() -> None:
+        bench.gate.entered += 1
         if bench.sends == at:
             raise LeaseLost("stolen")
 
+    bench.gate.enter = enter  # type: ignore[method-assign]
     with pytest.raises(LeaseLost):
-        await bench.chain().download(Request(URL), before_send=before_send)
+        await bench.run()
     assert len(bench.client.requests) == at - 1
 
 
 async def test_cancellation_passes_through() -> None:
     class Waiting(Client):
-        async def fetch(self, request: Request) -> Response:
+        async def fetch(self, request: Request, gate: Any = None) -> Response:
             await asyncio.Event().wait()
             raise AssertionError
 
     chain = Chain(Waiting([]))
-    task = asyncio.create_task(chain.download(Request(URL), before_send=Bench().before_send))
+    task = asyncio.create_task(chain.download(Request(URL), gate=OpenGate()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

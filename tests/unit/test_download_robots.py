@@ -4,28 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from protego import Protego
+from tests.gates import OpenGate
 
-from orbweb.download.base import DownloadError
+from orbweb.download.base import DownloadError, Gate
 from orbweb.download.robots import (
     ROBOTS_MAX_BYTES,
     EntryKind,
     MemoryRobotsStore,
+    Refusal,
     Robots,
     RobotsEntry,
     RobotsOptions,
 )
-from orbweb.errors import StoreUnavailable
+from orbweb.download.send import Sender
+from orbweb.errors import HostBusy, StoreUnavailable
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 
 SHOP = "http://shop.example"
 RULES = b"User-agent: *\nDisallow: /admin\nDisallow: /*?sort=\nCrawl-delay: 2.5\n"
+
+
+class GatedRobots(Robots):
+    """Asks through a gate that is always open."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.gate = OpenGate()
+
+    async def refusal(self, url: str, gate: Gate | None = None) -> Refusal | None:
+        return await super().refusal(url, gate or self.gate)
+
+    async def sitemaps(self, url: str, gate: Gate | None = None) -> tuple[str, ...]:
+        return await super().sitemaps(url, gate or self.gate)
 
 
 class Site:
@@ -40,7 +58,7 @@ class Site:
         self.now = 0.0
         self.store = MemoryRobotsStore(lambda: self.now)
 
-    async def fetch(self, request: Request) -> Response:
+    async def fetch(self, request: Request, gate: Gate | None = None) -> Response:
         self.asked.append(request.url)
         self.started.set()
         await self.gate.wait()
@@ -54,9 +72,9 @@ class Site:
     def answer(self, url: str, status: int = 200, body: bytes = b"", **headers: str) -> None:
         self.answers[url] = Response(url=url, status_code=status, content=body, headers=headers)
 
-    def robots(self, holder: str = "node-1", **options: float) -> Robots:
-        return Robots(
-            self,
+    def robots(self, holder: str = "node-1", **options: float) -> GatedRobots:
+        return GatedRobots(
+            Sender(self),
             self.store,
             RobotsOptions(user_agent="orbweb", **options),
             holder=holder,
@@ -89,11 +107,52 @@ async def test_the_group_of_our_own_name_wins(site: Site) -> None:
     assert await site.robots().refusal(f"{SHOP}/p") is None
 
 
-async def test_crawl_delay_can_be_read(site: Site) -> None:
+async def test_the_crawl_delay_is_told_once_a_load_and_none_is_zero(site: Site) -> None:
     robots = site.robots()
-    assert await robots.crawl_delay(f"{SHOP}/p") == 2.5
+    await robots.refusal(f"{SHOP}/p")
+    assert robots.gate.crawl_delays.pop("shop.example") == 2.5
+    await robots.refusal(f"{SHOP}/q")
     site.answer("http://other.example/robots.txt", 404)
-    assert await robots.crawl_delay("http://other.example/p") is None
+    await robots.refusal("http://other.example/p")
+    assert robots.gate.crawl_delays == {"other.example": 0}
+
+
+async def test_a_crawl_delay_beyond_the_limit_counts_as_the_limit(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.answer(f"{SHOP}/robots.txt", 200, b"User-agent: *\nCrawl-delay: 900")
+    robots = site.robots(crawl_delay_max=60.0)
+    await robots.refusal(f"{SHOP}/p")
+    assert robots.gate.crawl_delays == {"shop.example": 60.0}
+    assert "ROBOTS_CRAWL_DELAY_MAX" in caplog.text
+
+
+async def test_of_two_files_of_a_host_the_longer_delay_holds(site: Site) -> None:
+    site.answer("https://shop.example/robots.txt", 404)
+    robots = site.robots()
+    await robots.refusal(f"{SHOP}/p")
+    await robots.refusal("https://shop.example/p")
+    assert robots.gate.crawl_delays == {"shop.example": 2.5}
+
+
+async def test_sitemaps_can_be_read(site: Site) -> None:
+    lines = [b"Sitemap: https://shop.example/a.xml", b"sitemap: https://cdn.example/b.xml"]
+    site.answer(f"{SHOP}/robots.txt", 200, b"\n".join(lines))
+    expected = ("https://shop.example/a.xml", "https://cdn.example/b.xml")
+    assert await site.robots().sitemaps(f"{SHOP}/any") == expected
+    site.answer("http://other.example/robots.txt", 404)
+    assert await site.robots().sitemaps("http://other.example/") == ()
+
+
+async def test_a_fetch_that_is_given_up_leaves_the_file_to_another_node(site: Site) -> None:
+    class Busy(OpenGate):
+        async def ready(self) -> None:
+            raise HostBusy("not now")
+
+    with pytest.raises(HostBusy):
+        await site.robots("node-1").refusal(f"{SHOP}/p", Busy())
+    site.now = 0.1
+    assert await site.store.begin(SHOP, "node-2", 60)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
@@ -234,7 +293,7 @@ async def test_an_entry_of_another_version_is_fetched_anew(site: Site) -> None:
 async def test_a_url_without_an_origin_needs_no_file(site: Site) -> None:
     robots = site.robots()
     assert await robots.refusal("data:text/plain,x") is None
-    assert await robots.crawl_delay("data:text/plain,x") is None
+    assert await robots.sitemaps("data:text/plain,x") == ()
     assert not site.asked
 
 

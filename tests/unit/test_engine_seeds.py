@@ -10,7 +10,7 @@ import pytest
 from tests.unit.engine_world import SITE, Crawler, Town, end, links
 
 from orbweb.engine.seeder import FLUSH_SECONDS
-from orbweb.frontier.base import SEED_ID, SeedCode, SeedReply
+from orbweb.frontier.base import SEED_ID, RunConfig, SeedCode, SeedReply
 from orbweb.frontier.memory_state import Place, Task
 from orbweb.model.request import Request
 
@@ -223,6 +223,33 @@ def test_an_endless_generator_is_read_only_as_far_as_it_is_needed() -> None:
     assert report.exit_code == 75
     assert len(town.chain.asked) == 300
     assert len(read) <= 300 + 100 + 4 * 50
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100])
+@pytest.mark.parametrize("keep_alive", [False, True])
+def test_a_limit_of_pending_requests_slows_seeding_and_never_stops_it(
+    limit: int, keep_alive: bool
+) -> None:
+    town = Town(NUMBERS, config=RunConfig(lease_ms=10_000, keep_alive=keep_alive))
+    most, waited = 0, 0
+
+    async def watch(engine: Any) -> None:
+        nonlocal most, waited
+        while True:
+            await asyncio.sleep(0.05)
+            progress = engine.progress()
+            most = max(most, progress.pending)
+            waited += progress.seeding_waits
+            if keep_alive and len(town.chain.asked) == 300:
+                engine.stop()
+
+    seeds = Crawler(*map(str, range(300)))
+    node = town.node(seeds, seed_batch=10, seed_pending_limit=limit)
+    (report,) = town.drive([town.start(node, watch)])
+    assert report.exit_code == (75 if keep_alive else 0)
+    assert sorted(town.chain.asked) == urls(300)
+    assert most <= limit + 10 + 2, "one batch and the pseudo-requests"
+    assert waited
 
 
 def test_a_stopped_seeder_lets_the_next_one_begin_at_once() -> None:

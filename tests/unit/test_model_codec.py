@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from orbweb.errors import UnserialisableError
 from orbweb.model.codec import UndecodableError, decode, encode
 from orbweb.model.request import Request
+from orbweb.model.way import NO_WAY, Way
 
 URL = "http://ex.com/a"
 
@@ -149,6 +150,14 @@ def test_the_lease_is_not_part_of_the_request() -> None:
     request.id, request.lease_token = "0123456789abcdef", "node:1"
     again = decode(encode(request))
     assert (again.id, again.lease_token) == ("", "")
+
+
+def test_the_way_of_a_redirected_request_travels_with_it() -> None:
+    request = Request("http://b.test/")
+    request.way = Way(("http://a.test/",), (("GET", "http://a.test/"),), {"a.test": {"c": "1"}})
+    assert decode(encode(request)).way == request.way
+    assert decode(encode(Request("http://b.test/"))).way is NO_WAY
+    assert request.replace(url="http://c.test/").way == request.way
 
 
 def test_a_plain_request_is_small() -> None:

@@ -34,6 +34,11 @@ def test_nothing_is_said_of_limits_when_there_is_none() -> None:
     assert "limited" not in line(Snapshot(0, 0, 0, 0, 0, 0, {}, "nothing"))
 
 
+def test_the_line_says_that_seeding_waits() -> None:
+    now = Snapshot(0, 0, 0, 0, 9, 0, {}, "hosts", seeding_waits=True)
+    assert "limited by: host limits  start_requests waits: MAX_PENDING  skipped" in line(now)
+
+
 def test_when_all_that_waits_are_retries_no_host_is_blamed() -> None:
     assert limit_of("hosts", Status(RunState.RUNNING, delayed=1)) == "retries"
     assert limit_of("hosts", Status(RunState.RUNNING, delayed=1, queued=1)) == "hosts"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from orbweb.errors import RequestError
 from orbweb.model.reasons import Reason
@@ -63,7 +63,60 @@ class Again:
     request: Request
 
 
-Outcome = Fetched | Dropped | Failed | Again
+@dataclass(frozen=True, slots=True)
+class Redirected:
+    """The page is at `target`, at another host or not to be had at once: a request of its own."""
+
+    request: Request
+    target: Request
+
+
+Outcome = Fetched | Dropped | Failed | Again | Redirected
+
+
+class Meeting(NamedTuple):
+    """What one send has met at a host."""
+
+    host: str
+    healthy: bool
+    """False for timeouts, broken connections, 429 and 5xx, whatever it means for the page."""
+    refused: bool = False
+    """The answer asks for less (429, 503) without saying for how long."""
+    retry_after: float | None = None
+    """Seconds for which the answer asks to be left alone."""
+
+
+class TurnMissed(Exception):
+    """The host's turn has passed before the request was sent, and the next one is not at once."""
+
+
+class Gate(Protocol):
+    """Stands between the sends of one request and the host; what it raises ends the download.
+
+    A send is whatever reaches a host: the page, each redirect, robots.txt, and what the client
+    sends again because a kept connection was closed. A gate is used by one send at a time.
+    """
+
+    async def ready(self) -> None:
+        """Wait until it is worth connecting for the next send."""
+
+    async def enter(self) -> None:
+        """Awaited when the connection is there, right before the first byte.
+
+        Returns at the very time. Raises `TurnMissed` when that is not soon: begin with `ready`.
+        """
+
+    def sent(self) -> None:
+        """Told right after the head has been written, with no wait in between."""
+
+    async def met(self, meeting: Meeting) -> None:
+        """Told when the answer has come, or the send has failed."""
+
+    async def crawl_delay(self, host: str, seconds: float) -> None:
+        """Told what robots.txt asks for, before anything else is sent; 0 for nothing."""
+
+    def elsewhere(self, host: str) -> Gate:
+        """The gate for one send to a host that is not the request's."""
 
 
 class Downloader(Protocol):
@@ -72,9 +125,11 @@ class Downloader(Protocol):
     Redirects are answers like any other: who calls follows them.
     """
 
-    async def fetch(self, request: Request) -> Response:
+    async def fetch(self, request: Request, gate: Gate | None = None) -> Response:
         """Give the answer with its whole body, whatever its status.
 
+        Each time that the request is about to be sent it enters the gate, right before the first
+        byte; what that raises passes through, and nothing is sent.
         Raises `DownloadError`, `ResponseTooLargeError` and `ContentTypeRejectedError`.
         """
 

@@ -14,28 +14,38 @@ from orbweb.download.base import (
     Dropped,
     Failed,
     Fetched,
+    Gate,
+    Meeting,
     Outcome,
+    Redirected,
 )
 from orbweb.download.failures import failure
 from orbweb.download.middlewares import Hook, RunBlocking, hooks_of
-from orbweb.download.redirects import REDIRECT_STATUSES, RedirectRules, Trail
+from orbweb.download.redirects import RedirectRules, Trail
 from orbweb.download.robots import Robots
+from orbweb.download.send import Sender
 from orbweb.download.status import StatusPolicy
 from orbweb.errors import (
     ContentTypeRejectedError,
+    HostBusy,
+    LeaseLost,
     NotRetryError,
     OrbwebError,
     RequestError,
+    RunLost,
+    StoreUnavailable,
     ValidationError,
 )
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
-
-BeforeSend = Callable[[], Awaitable[None]]
+from orbweb.model.url import host_of
 
 Admit = Callable[[Request], Awaitable[Reason | None]]
-"""Awaited right before each send; raises `LeaseLost` when nothing may be sent any more."""
+"""Says of where a redirect leads why it is not wanted."""
+
+_OF_THE_GATE = (HostBusy, LeaseLost, RunLost, StoreUnavailable)
+"""What ends a download without being an error of the request."""
 
 _MEANT = (RequestError, ValidationError, NotRetryError, ContentTypeRejectedError)
 
@@ -52,7 +62,8 @@ class Chain:
     """Downloads requests, each in the same order.
 
     process_request of each middleware, `download_midware`, robots.txt, fetch (redirects are
-    followed here, and each hop asks robots.txt again), process_response in reverse, status policy.
+    followed here as far as they stay at the host, and each hop asks robots.txt again),
+    process_response in reverse, status policy.
     A `Response` from process_request skips the fetch and all that comes before it.
     """
 
@@ -62,15 +73,21 @@ class Chain:
         *,
         middlewares: Iterable[Any] = (),
         robots: Robots | None = None,
+        obey_robots: bool = True,
         status: StatusPolicy | None = None,
         redirects: RedirectRules | None = None,
         run_blocking: RunBlocking | None = None,
     ) -> None:
-        """`robots` None: not obeyed. `run_blocking` takes plain `def` hooks off the event loop."""
+        """Without `robots` none are obeyed and no sitemaps are known.
+
+        `run_blocking` takes plain `def` hooks off the event loop.
+        """
         self._downloader = downloader
         self._middlewares = tuple(middlewares)
         self._robots = robots
+        self._obeyed = robots if obey_robots else None
         self._status = status or StatusPolicy()
+        self._sender = Sender(downloader, self._status)
         self._redirects = redirects or RedirectRules()
         self._run_blocking = run_blocking
         self._before = hooks_of(self._middlewares, "process_request", run_blocking)
@@ -81,14 +98,14 @@ class Chain:
         request: Request,
         *,
         download_midware: Callable[[Request], Any] | None = None,
-        before_send: BeforeSend,
+        gate: Gate,
         admit: Admit | None = None,
     ) -> Outcome:
         """Run one attempt to its outcome. No error of a request, page or middleware is raised.
 
         `admit` says of a redirect's target why it is not wanted; such a request is dropped.
 
-        What passes through is what `before_send` raises, such as `LeaseLost`, and cancellation.
+        What passes through is what the gate raises, such as `LeaseLost`, and cancellation.
         The outcome's request carries the identity (id, lease, depth, tries) of the one given, also
         when a middleware replaced it.
         """
@@ -97,11 +114,15 @@ class Chain:
         try:
             request, response = await self._prepare(request, download_midware)
             if response is None:
-                response = await self._fetch(request, before_send, admit)
+                response = await self._fetch(request, gate, admit)
             response = await self._finish(request, response)
         except _Ended as ended:
             return ended.outcome
         return self._status.refusal(request, response) or Fetched(request, response)
+
+    async def sitemaps(self, url: str, gate: Gate) -> tuple[str, ...]:
+        """See `Robots.sitemaps`."""
+        return () if self._robots is None else await self._robots.sitemaps(url, gate)
 
     async def close(self) -> None:
         """Close the middlewares that have `close`, then the downloader."""
@@ -155,87 +176,113 @@ class Chain:
             setattr(result, field, getattr(request, field))
         return result
 
-    async def _fetch(
-        self, request: Request, before_send: BeforeSend, admit: Admit | None
-    ) -> Response:
-        response = await self._send(request, request, before_send)
-        if response.status_code not in REDIRECT_STATUSES:
-            return response
-        if not self._redirects.applies(request, response):
-            return response
-        try:
-            async with asyncio.timeout(self._redirects.seconds(request)) as limit:
-                return await self._follow(request, response, before_send, admit, limit)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            text = f"{request.url}: its redirects did not end within the request timeout"
-            late = DownloadError(Reason.TIMEOUT, text)
-            raise _Ended(failure(request, late)) from error
+    async def _fetch(self, request: Request, gate: Gate, admit: Admit | None) -> Response:
+        await self._ask_robots(request, request, gate)
+        response = await self._send(request, request, gate)
+        response.history = list(request.way.history)
+        if self._redirects.applies(request, response):
+            try:
+                async with asyncio.timeout(self._redirects.seconds(request)) as limit:
+                    waiting = _Unhurried(gate, limit)
+                    response = await self._follow(request, response, waiting, admit)
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                text = f"{request.url}: its redirects did not end within the request timeout"
+                late = DownloadError(Reason.TIMEOUT, text)
+                raise _Ended(failure(request, late)) from error
+        return response
 
     async def _follow(
-        self,
-        request: Request,
-        response: Response,
-        before_send: BeforeSend,
-        admit: Admit | None,
-        limit: asyncio.Timeout,
+        self, request: Request, response: Response, gate: _Unhurried, admit: Admit | None
     ) -> Response:
         trail = Trail(request, self._redirects.most)
+        host = host_of(request.url)
         hop = request
         while self._redirects.applies(hop, response):
             try:
                 hop = trail.next_hop(hop, response)
             except DownloadError as error:
                 raise _Ended(failure(request, error, response)) from error
-            async with _suspended(limit):
+            if host_of(hop.url) != host:
+                raise _Ended(Redirected(request, trail.carried(hop)))
+            async with gate.suspended():
                 refused = await admit(hop) if admit is not None else None
             if refused is not None:
                 text = f"{request.url} redirects to {hop.url}: {refused.text()}"
                 raise _Ended(Dropped(request, refused, DownloadError(refused, text)))
-            response = await self._send(request, hop, before_send, limit)
+            try:
+                async with gate.suspended():
+                    await self._ask_robots(request, hop, gate)
+                response = await self._send(request, hop, gate)
+            except HostBusy as busy:  # to fetch the redirecting page again would lead here again
+                raise _Ended(Redirected(request, trail.carried(hop, taken=True))) from busy
         response.history = trail.history
         response.request = request
         return response
 
-    async def _send(
-        self,
-        request: Request,
-        hop: Request,
-        before_send: BeforeSend,
-        limit: asyncio.Timeout | None = None,
-    ) -> Response:
-        """One exchange for `request`: itself, or a redirect of it, which has a limit."""
-        async with _suspended(limit):
-            await self._may_send(request, hop, before_send)
+    async def _send(self, request: Request, hop: Request, gate: Gate) -> Response:
+        """One exchange for `request`: itself, or a redirect of it."""
         try:
-            return await self._downloader.fetch(hop)
+            return await self._sender.send(hop, gate)
+        except _OF_THE_GATE:
+            raise
         except Exception as error:
             raise _Ended(failure(request, error)) from error
 
-    async def _may_send(self, request: Request, hop: Request, before_send: BeforeSend) -> None:
-        if self._robots is not None:
-            refusal = await self._robots.refusal(_full_url(request, hop))
-            if refusal is not None:
-                error = DownloadError(refusal.reason, refusal.text)
-                if refusal.reason is Reason.ROBOTS_DISALLOWED:
-                    raise _Ended(Dropped(request, refusal.reason, error))
-                raise _Ended(Failed(request, refusal.reason, error, True, refusal.retry_after))
-        await before_send()
+    async def _ask_robots(self, request: Request, hop: Request, gate: Gate) -> None:
+        if self._obeyed is None:
+            return
+        refusal = await self._obeyed.refusal(_full_url(request, hop), gate)
+        if refusal is None:
+            return
+        error = DownloadError(refusal.reason, refusal.text)
+        if refusal.reason is Reason.ROBOTS_DISALLOWED:
+            raise _Ended(Dropped(request, refusal.reason, error))
+        raise _Ended(Failed(request, refusal.reason, error, True, refusal.retry_after))
 
 
-@asynccontextmanager
-async def _suspended(limit: asyncio.Timeout | None) -> AsyncIterator[None]:
-    """Wait for the store, or for another answer: this time is not counted against the page."""
-    until = limit.when() if limit is not None else None
-    if limit is None or until is None:
+class _Unhurried:
+    """A gate whose waits are not counted against the page. See `Gate`."""
+
+    def __init__(self, gate: Gate, limit: asyncio.Timeout) -> None:
+        self._gate = gate
+        self._limit = limit
+
+    async def ready(self) -> None:
+        async with self.suspended():
+            await self._gate.ready()
+
+    async def enter(self) -> None:
+        async with self.suspended():
+            await self._gate.enter()
+
+    def sent(self) -> None:
+        self._gate.sent()
+
+    async def met(self, meeting: Meeting) -> None:
+        async with self.suspended():
+            await self._gate.met(meeting)
+
+    async def crawl_delay(self, host: str, seconds: float) -> None:
+        async with self.suspended():
+            await self._gate.crawl_delay(host, seconds)
+
+    def elsewhere(self, host: str) -> Gate:
+        return _Unhurried(self._gate.elsewhere(host), self._limit)
+
+    @asynccontextmanager
+    async def suspended(self) -> AsyncIterator[None]:
+        """Wait for the store, or for a host's turn, while the limit stands still."""
+        until = self._limit.when()
+        if until is None:
+            yield
+            return
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        self._limit.reschedule(None)
         yield
-        return
-    clock = asyncio.get_running_loop().time
-    began = clock()
-    limit.reschedule(None)
-    yield
-    limit.reschedule(until + clock() - began)
+        self._limit.reschedule(until + clock() - began)
 
 
 def _full_url(request: Request, hop: Request) -> str:

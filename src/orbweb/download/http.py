@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+from aiohttp.connector import Connection
 
+from orbweb.download.base import Gate
 from orbweb.download.failures import CLIENT_ERRORS, download_error
 from orbweb.download.wire import unsendable, wire_arguments
 from orbweb.errors import ContentTypeRejectedError, ResponseTooLargeError
@@ -18,6 +21,9 @@ from orbweb.model.response import Response
 _HEAD_LIMIT_BYTES = 65_536
 _HEADERS_LIMIT = 512
 _NO_ARGUMENTS: dict[str, Any] = {}
+
+_gate: ContextVar[Gate | None] = ContextVar("gate", default=None)
+"""The gate of the request that the running task sends: aiohttp hands nothing of ours through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +69,11 @@ class HttpDownloader:
         self._connector: aiohttp.TCPConnector | None = None
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
-    def fetch(self, request: Request) -> Coroutine[Any, Any, Response]:
+    def fetch(self, request: Request, gate: Gate | None = None) -> Coroutine[Any, Any, Response]:
         """See `Downloader`."""
-        return self.exchange(request, self._options.limits)
+        return self.exchange(request, self._options.limits, gate)
 
-    async def exchange(self, request: Request, limits: BodyLimits) -> Response:
+    async def exchange(self, request: Request, limits: BodyLimits, gate: Gate | None) -> Response:
         """`fetch` with other limits than those of the options."""
         if request.render or request.impersonate or request.random_user_agent:
             raise unsendable(
@@ -77,6 +83,7 @@ class HttpDownloader:
         session = self._session(request.use_session)
         url = request.url
         arguments = _NO_ARGUMENTS
+        entered = _gate.set(gate)
         try:
             if request.requests_kwargs:
                 url = request.full_url
@@ -93,6 +100,8 @@ class HttpDownloader:
                     reply.close()
         except CLIENT_ERRORS as error:
             raise download_error(error, url) from error
+        finally:
+            _gate.reset(entered)
         response = Response(
             _answered_url(url, reply),
             reply.status,
@@ -133,6 +142,7 @@ class HttpDownloader:
         session = aiohttp.ClientSession(
             connector=self._connector,
             connector_owner=False,
+            request_class=_HeldRequest,
             cookie_jar=aiohttp.CookieJar(unsafe=True) if cookies else aiohttp.DummyCookieJar(),
             headers={
                 "User-Agent": options.user_agent,
@@ -147,6 +157,24 @@ class HttpDownloader:
         return session
 
 
+class _HeldRequest(aiohttp.ClientRequest):
+    """A request that enters its gate when the connection is there, right before its first byte.
+
+    aiohttp closes the connection when the gate raises. A `CONNECT` to a proxy is not held.
+    """
+
+    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+        gate = _gate.get()
+        if gate is None:
+            return await super().send(conn)
+        await gate.enter()
+        if conn.transport is not None:  # written at once, not at the end of the loop's turn
+            conn.transport.set_write_buffer_limits(high=0)
+        response = await super().send(conn)
+        gate.sent()
+        return response
+
+
 class LimitedDownloader:
     """See `Downloader`: an `HttpDownloader` seen through other limits."""
 
@@ -154,9 +182,9 @@ class LimitedDownloader:
         self._downloader = downloader
         self._limits = limits
 
-    async def fetch(self, request: Request) -> Response:
+    async def fetch(self, request: Request, gate: Gate | None = None) -> Response:
         """See `Downloader`."""
-        return await self._downloader.exchange(request, self._limits)
+        return await self._downloader.exchange(request, self._limits, gate)
 
     async def close(self) -> None:
         """The connections belong to the downloader that this one came from."""

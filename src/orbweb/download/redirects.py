@@ -11,6 +11,7 @@ from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 from orbweb.model.url import BadUrlError
+from orbweb.model.way import Way
 
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 
@@ -48,13 +49,14 @@ class RedirectRules:
 
 
 class Trail:
-    """The way of one request through its redirects."""
+    """The way of one request through its redirects, those of other hosts before it included."""
 
     def __init__(self, request: Request, most: int) -> None:
         self._most = most
-        self._seen: set[tuple[str, str]] = set()
-        self._cookies: dict[str, dict[str, str]] = {}
-        self.history: list[str] = []
+        way = request.way
+        self._asked = list(way.asked)
+        self._cookies = {host: dict(held) for host, held in way.cookies.items()}
+        self.history = list(way.history)
         given = request.requests_kwargs.get("cookies")
         if given:
             self._cookies[_host(request.full_url)] = dict(given)
@@ -66,17 +68,23 @@ class Trail:
         than `most` redirects, `scheme` or `bad_url` for a target that cannot be fetched.
         """
         here = request.full_url
-        self._seen.add((request.method, here))
+        self._asked.append((request.method, here))
         self._note_cookies(here, response)
         self.history.append(response.url)
         target = redirect_target(response)
         hop = _redirected(request, response.status_code, here, target)
-        if (hop.method, target) in self._seen:
+        if (hop.method, target) in self._asked:
             raise self._loop(f"{target} was asked for already")
         if len(self.history) > self._most:
             raise self._loop(f"more than {self._most} redirects (MAX_REDIRECTS)")
         if cookies := self._cookies.get(_host(target)):
             hop.requests_kwargs["cookies"] = cookies
+        return hop
+
+    def carried(self, hop: Request, *, taken: bool = False) -> Request:
+        """The hop as a request of its own, which knows the way so far. See `Way.taken`."""
+        taken = taken or hop.url in self.history
+        hop.way = Way(tuple(self.history), tuple(self._asked), self._cookies, taken)
         return hop
 
     def _note_cookies(self, here: str, response: Response) -> None:
@@ -86,7 +94,7 @@ class Trail:
         held = self._cookies.setdefault(_host(here), {})
         if any(held.get(name) != value for name, value in response.cookies.items()):
             self._cookies[_host(here)] = {**held, **response.cookies}
-            self._seen.clear()
+            self._asked.clear()
 
     def _loop(self, text: str) -> DownloadError:
         return DownloadError(

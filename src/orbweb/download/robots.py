@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from protego import Protego
-
-from orbweb.download.base import Downloader, DownloadError
+from orbweb.download.base import DownloadError, Gate
 from orbweb.download.redirects import REDIRECT_STATUSES, redirect_target
+from orbweb.download.robots_rules import Rules
+from orbweb.download.send import Sender
 from orbweb.errors import OrbwebError, RequestError, StoreUnavailable
 from orbweb.log import get_logger
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
+from orbweb.model.url import host_of
 
 log = get_logger(__name__)
 
@@ -27,6 +28,8 @@ ROBOTS_MAX_BYTES = 500 * 1024
 
 _ORIGIN = re.compile(r"(https?)://([^/?#]*@)?([^/?#]+)", re.ASCII | re.IGNORECASE)
 _VERSION = b"1"
+_NO_ENTRY = b"0"
+_NO_ENTRY_SECONDS = 0.001
 _MAX_REDIRECTS = 5
 _MAX_ORIGINS = 20_000
 _LONGEST_TTL_SECONDS = 86_400.0
@@ -119,6 +122,8 @@ class RobotsOptions:
     """How long the whole fleet leaves an origin alone whose robots.txt could not be had."""
     local_seconds: float = 300.0
     """How long a process trusts its own copy before it asks the store again."""
+    crawl_delay_max: float = 60.0
+    """The longest crawl-delay that is kept to."""
     claim_seconds: float = 60.0
     """How long one node may take to fetch a file before another takes over."""
 
@@ -136,7 +141,8 @@ class Refusal:
 class _Known:
     """What is known of one origin; `rules` None allows all, `unreachable` forbids all."""
 
-    rules: Protego | None
+    rules: Rules | None
+    crawl_delay: float
     unreachable: str
     until: float
 
@@ -151,14 +157,14 @@ class Robots:
 
     def __init__(
         self,
-        downloader: Downloader,
+        sender: Sender,
         store: RobotsStore,
         options: RobotsOptions,
         *,
         holder: str,
         rng: random.Random,
     ) -> None:
-        self._downloader = downloader
+        self._sender = sender
         self._store = store
         self._options = options
         self._holder = holder
@@ -166,31 +172,35 @@ class Robots:
         self._known: dict[str, _Known] = {}
         self._loading: dict[str, asyncio.Event] = {}
 
-    async def refusal(self, url: str) -> Refusal | None:
-        """None when `url` may be fetched. URLs that are not http or https may."""
-        found = _ORIGIN.match(url)
-        if found is None:
+    async def refusal(self, url: str, gate: Gate) -> Refusal | None:
+        """None when `url` may be fetched. URLs that are not http or https may.
+
+        A file that nobody knows is fetched through the gate.
+        """
+        origin = _origin_of(url)
+        if origin is None:
             return None
-        origin = f"{found[1]}://{found[3]}".lower()
-        known = self._fresh(origin) or await self._shared_load(origin)
+        known = self._fresh(origin) or await self._shared_load(origin, gate)
         if known.unreachable:
             wait = max(0.0, known.until - asyncio.get_running_loop().time())
             return Refusal(Reason.ROBOTS_UNREACHABLE, known.unreachable, wait)
-        agent = self._options.user_agent
-        if known.rules is None or known.rules.can_fetch(url, agent):
+        if known.rules is None or known.rules.allow(url):
             return None
-        return Refusal(
-            Reason.ROBOTS_DISALLOWED, f"{origin}/robots.txt disallows {url} for {agent!r}"
-        )
+        text = f"{origin}/robots.txt disallows {url} for {self._options.user_agent!r}"
+        return Refusal(Reason.ROBOTS_DISALLOWED, text)
 
-    async def crawl_delay(self, url: str) -> float | None:
-        """Seconds between two fetches that the file of this URL's origin asks for, if it does."""
-        found = _ORIGIN.match(url)
-        if found is None:
-            return None
-        origin = f"{found[1]}://{found[3]}".lower()
-        known = self._fresh(origin) or await self._shared_load(origin)
-        return None if known.rules is None else known.rules.crawl_delay(self._options.user_agent)
+    async def sitemaps(self, url: str, gate: Gate) -> tuple[str, ...]:
+        """The sitemaps that the file of this URL's origin names.
+
+        Raises `DownloadError` when the file cannot be had now.
+        """
+        origin = _origin_of(url)
+        if origin is None:
+            return ()
+        known = self._fresh(origin) or await self._shared_load(origin, gate)
+        if known.unreachable:
+            raise DownloadError(Reason.ROBOTS_UNREACHABLE, known.unreachable)
+        return () if known.rules is None else known.rules.sitemaps
 
     def _fresh(self, origin: str) -> _Known | None:
         known = self._known.get(origin)
@@ -198,19 +208,23 @@ class Robots:
             return None
         return known
 
-    async def _shared_load(self, origin: str) -> _Known:
+    async def _shared_load(self, origin: str, gate: Gate) -> _Known:
         while (loading := self._loading.get(origin)) is not None:
             await loading.wait()
             if (known := self._fresh(origin)) is not None:
                 return known
         self._loading[origin] = done = asyncio.Event()
         try:
-            return await self._load(origin)
+            known = await self._load(origin, gate)
+            if not known.unreachable:
+                await gate.crawl_delay(host_of(origin), self._delay_of_host(origin, known))
+            self._keep(origin, known)
+            return known
         finally:
             del self._loading[origin]
             done.set()
 
-    async def _load(self, origin: str) -> _Known:
+    async def _load(self, origin: str, gate: Gate) -> _Known:
         """From the store; else fetch it, unless another node is at it: then wait for its answer."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -218,19 +232,29 @@ class Robots:
                 stored = await self._store.get(origin)
                 entry = RobotsEntry.decode(stored) if stored is not None else None
                 if entry is not None:
-                    return self._keep(origin, entry)
+                    return self._known_from(origin, entry)
                 if await self._store.begin(origin, self._holder, self._options.claim_seconds):
                     break
             except StoreUnavailable as error:
                 log.debug("robots.txt of %s waits for the store: %s", origin, error)
             await asyncio.sleep(pause * (0.5 + self._rng.random()))
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-        entry = await self._ask(origin)
+        entry = None
         try:
-            await self._store.put(origin, entry.encode(), self._ttl(entry))
+            entry = await self._ask(origin, gate)
+        finally:
+            await self._tell(origin, entry)
+        return self._known_from(origin, entry)
+
+    async def _tell(self, origin: str, entry: RobotsEntry | None) -> None:
+        """Give the fleet the entry; without one, the right to fetch it."""
+        stored, seconds = _NO_ENTRY, _NO_ENTRY_SECONDS
+        if entry is not None:
+            stored, seconds = entry.encode(), self._ttl(entry)
+        try:
+            await self._store.put(origin, stored, seconds)
         except StoreUnavailable as error:
             log.debug("robots.txt of %s is known to this process only: %s", origin, error)
-        return self._keep(origin, entry)
 
     def _ttl(self, entry: RobotsEntry) -> float:
         options = self._options
@@ -238,49 +262,85 @@ class Robots:
             return options.unreachable_seconds
         return min(options.ttl_seconds or _LONGEST_TTL_SECONDS, _LONGEST_TTL_SECONDS)
 
-    def _keep(self, origin: str, entry: RobotsEntry) -> _Known:
-        seconds = min(self._options.local_seconds, self._ttl(entry))
-        text = entry.body.decode("utf-8-sig", "replace")
-        known = _Known(
-            rules=Protego.parse(text) if entry.kind is EntryKind.RULES else None,
-            unreachable=text if entry.kind is EntryKind.UNREACHABLE else "",
-            until=asyncio.get_running_loop().time() + seconds,
+    def _known_from(self, origin: str, entry: RobotsEntry) -> _Known:
+        is_file = entry.kind is EntryKind.RULES
+        rules = Rules(entry.body, self._options.user_agent) if is_file else None
+        unreachable = entry.kind is EntryKind.UNREACHABLE
+        return _Known(
+            rules=rules,
+            crawl_delay=self._crawl_delay(origin, rules),
+            unreachable=entry.body.decode("utf-8", "replace") if unreachable else "",
+            until=asyncio.get_running_loop().time()
+            + min(self._options.local_seconds, self._ttl(entry)),
         )
+
+    def _delay_of_host(self, origin: str, known: _Known) -> float:
+        """A host may have two files, for http and for https: the longer delay holds."""
+        scheme, _, rest = origin.partition(":")
+        other = self._known.get(f"{'http' if scheme == 'https' else 'https'}:{rest}")
+        return known.crawl_delay if other is None else max(known.crawl_delay, other.crawl_delay)
+
+    def _keep(self, origin: str, known: _Known) -> None:
         if len(self._known) >= _MAX_ORIGINS:
             del self._known[next(iter(self._known))]
         self._known[origin] = known
-        return known
 
-    async def _ask(self, origin: str) -> RobotsEntry:
+    def _crawl_delay(self, origin: str, rules: Rules | None) -> float:
+        delay = rules.crawl_delay if rules is not None else None
+        most = self._options.crawl_delay_max
+        if delay is None or not delay > 0:
+            return 0.0
+        if delay > most:
+            log.warning(
+                "robots.txt of %s asks for a crawl-delay of %g s; ROBOTS_CRAWL_DELAY_MAX is %g s",
+                origin,
+                delay,
+                most,
+            )
+        return min(delay, most)
+
+    async def _ask(self, origin: str, gate: Gate) -> RobotsEntry:
         try:
-            response = await self._follow(f"{origin}/robots.txt")
+            response = await self._follow(f"{origin}/robots.txt", gate)
         except RequestError as error:
             return _unreachable(str(error))
         status = response.status_code
         if status >= 500 or status == 429:
             return _unreachable(f"HTTP {status} for {response.url}")
         if 200 <= status < 300 and response.content.strip():
-            return RobotsEntry(EntryKind.RULES, response.content[:ROBOTS_MAX_BYTES])
+            return RobotsEntry(EntryKind.RULES, _within_limit(response.content))
         return RobotsEntry(EntryKind.ALLOW)
 
-    async def _follow(self, url: str) -> Response:
-        response = await self._fetch(url)
+    async def _follow(self, url: str, gate: Gate) -> Response:
+        response = await self._fetch(url, gate)
         for _ in range(_MAX_REDIRECTS):
             if response.status_code not in REDIRECT_STATUSES or not response.headers.get(
                 "location"
             ):
                 break
-            response = await self._fetch(redirect_target(response))
+            response = await self._fetch(redirect_target(response), gate)
         return response
 
-    async def _fetch(self, url: str) -> Response:
+    async def _fetch(self, url: str, gate: Gate) -> Response:
         try:
-            return await self._downloader.fetch(Request(url))
+            return await self._sender.send(Request(url), gate.elsewhere(host_of(url)))
         except OrbwebError:
             raise
         except Exception as error:
             text = f"{url}: {type(error).__name__}: {error}"
             raise DownloadError(Reason.HTTP_ERROR, text) from error
+
+
+def _origin_of(url: str) -> str | None:
+    found = _ORIGIN.match(url)
+    return None if found is None else f"{found[1]}://{found[3]}".lower()
+
+
+def _within_limit(body: bytes) -> bytes:
+    """The whole lines within the limit: half a rule might mean something else."""
+    if len(body) < ROBOTS_MAX_BYTES:
+        return body
+    return body[:ROBOTS_MAX_BYTES].rpartition(b"\n")[0]
 
 
 def _unreachable(text: str) -> RobotsEntry:

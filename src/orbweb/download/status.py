@@ -41,7 +41,7 @@ class StatusPolicy:
             return None
         error = HttpStatusError(status, response.url)
         retry = status in self.retry
-        wait = self._wait(response) if retry and status in _RETRY_AFTER_STATUSES else None
+        wait = self._wait(response) if retry else None
         if wait is not None and wait > self.retry_after_max:
             error.args = (
                 f"{error}: Retry-After of {wait:.0f} s is longer than RETRY_AFTER_MAX "
@@ -50,9 +50,18 @@ class StatusPolicy:
             retry, wait = False, None
         return Failed(request, Reason.STATUS_REJECTED, error, retry, wait, response)
 
+    def pause(self, response: Response) -> float | None:
+        """Seconds for which the host is to be left alone, as a 429 or a 503 asks for it.
+
+        At most `retry_after_max`; None when nothing is asked for.
+        """
+        wait = self._wait(response)
+        return None if wait is None else min(wait, self.retry_after_max)
+
     def _wait(self, response: Response) -> float | None:
         value = response.headers.get("retry-after")
-        if value is None or self.retry_after_max <= 0:
+        asks = response.status_code in _RETRY_AFTER_STATUSES
+        if value is None or not asks or self.retry_after_max <= 0:
             return None
         return retry_after_seconds(value, response.headers.get("date"), self.wall_clock)
 

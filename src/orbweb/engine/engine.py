@@ -15,18 +15,21 @@ from orbweb.engine.keeper import Keeper, KeeperOptions
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions, World
 from orbweb.engine.outputs import Admission, LinkRules
+from orbweb.engine.pacer import Detour, PacerTools, Turn
 from orbweb.engine.pump import Pump
 from orbweb.engine.report import Progress, Reporter, RunReport
 from orbweb.engine.seeder import Seeder, SeedTools
 from orbweb.engine.session import Session
 from orbweb.engine.shutdown import Shutdown
+from orbweb.engine.signals import Signals
 from orbweb.engine.stats import Stats
 from orbweb.engine.step import Step
 from orbweb.engine.tools import DownloadChain, StepTools
-from orbweb.errors import RunLost, StoreUnavailable
+from orbweb.errors import RunLost, SpiderError, StoreUnavailable
 from orbweb.frontier.base import Frontier, Held, Lease, Opened, RunControl, RunState, Status
 from orbweb.frontier.items import ItemBook, MemoryItemBook
 from orbweb.log import get_logger
+from orbweb.model.url import host_of
 from orbweb.pipelines.buffer import ItemBuffer
 
 LAST_CALL_SECONDS = 0.4
@@ -100,6 +103,8 @@ class Engine:
             rng=world.rng,
             revive=world.revive,
         )
+        self._signals = Signals(self._session, world.clock)
+        self._pacing = PacerTools(self._session, self._signals, world.clock, options.calm_seconds)
         self._pump = Pump(
             self._session,
             self._ledger,
@@ -143,6 +148,19 @@ class Engine:
         """Like `stop`, from any thread. Does nothing when the engine does not run."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.shutdown.request, reason)
+
+    async def sitemaps(self, url: str) -> tuple[str, ...]:
+        """The sitemaps that robots.txt of this URL's site names; await it on the engine's loop."""
+        gate = Detour(host_of(url), self._pacing)
+        return await self._parts.chain.sitemaps(url, gate)
+
+    def wait_sitemaps(self, url: str) -> tuple[str, ...]:
+        """`sitemaps` for other threads."""
+        if self._loop is None or self._loop is asyncio._get_running_loop():
+            raise SpiderError(
+                "wait_sitemaps is for callbacks that are no coroutines: await sitemaps"
+            )
+        return asyncio.run_coroutine_threadsafe(self.sitemaps(url), self._loop).result()
 
     # -- the run
 
@@ -189,10 +207,8 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as services:
                 services.create_task(self._parts.buffer.run())
-                chores = [
-                    services.create_task(chore())
-                    for chore in (self._tick, self._collect, self._count)
-                ]
+                work = (self._tick, self._collect, self._count, self._signals.run)
+                chores = [services.create_task(chore()) for chore in work]
                 try:
                     done = await self._work(opened.epoch, self._seeder)
                 finally:
@@ -200,6 +216,7 @@ class Engine:
                 for chore in chores:
                     chore.cancel()
                 await self._tell_counts()
+                await self._tell_last()
         finally:
             await self._world.background.stop()
         if done:
@@ -210,8 +227,8 @@ class Engine:
         tools = self._step_tools(epoch)
         async with asyncio.TaskGroup() as group:
 
-            def begin(lease: Lease, at_ms: int) -> Step:
-                step = Step(lease, tools, at_ms)
+            def begin(lease: Lease, turn: Turn, at_ms: int) -> Step:
+                step = Step(lease, turn, tools, at_ms)
                 step.start(group)
                 return step
 
@@ -287,6 +304,12 @@ class Engine:
             async with asyncio.timeout(LAST_CALL_SECONDS if self.shutdown.requested else 10.0):
                 await self._items.flush()
 
+    async def _tell_last(self) -> None:
+        """Tell what was met at hosts since the last report, if the store answers at once."""
+        with suppress(TimeoutError, RunLost):
+            async with asyncio.timeout(LAST_CALL_SECONDS):
+                await self._signals.flush()
+
     async def _call_hook(self, name: str) -> None:
         """Call a hook of the spider, if it has one; a node that is to stop waits no longer."""
         if not self._callbacks.overrides(name):
@@ -309,6 +332,7 @@ class Engine:
             desk=self._pump,
             session=self._session,
             ledger=self._ledger,
+            pacing=self._pacing,
             chain=parts.chain,
             spider=parts.spider,
             callbacks=self._callbacks,
@@ -330,7 +354,7 @@ class Engine:
             options=self._options,
             stats=self.stats,
             run_blocking=self._world.run_blocking,
-            pending=lambda: self._pump.answer.pending,
+            pending=lambda: self._pump.pending,
             on_added=self._pump.poke,
         )
         return Seeder(tools, epoch)
@@ -362,6 +386,7 @@ class Engine:
             buffer=self._parts.buffer,
             place=self._parts.place,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
+            seeding_waits=lambda: self._seeder is not None and self._seeder.waits,
             is_stopping=lambda: self.shutdown.requested,
         )
         return Gauge(dials, self._world.clock)

@@ -28,6 +28,7 @@ class Dials:
     buffer: ItemBuffer
     place: Mapping[str, str | int]
     is_seeding: Callable[[], bool]
+    seeding_waits: Callable[[], bool]
     is_stopping: Callable[[], bool]
 
 
@@ -64,6 +65,7 @@ class Gauge:
             held=dials.pump.held,
             fetching=dials.pump.fetching,
             seeding=dials.is_seeding(),
+            seeding_waits=dials.seeding_waits(),
             limited_by=self._limited_by(),
         )
 

@@ -87,11 +87,22 @@ class EngineOptions:
     """Count fields and repetitions of items."""
     seed_batch: int = 200
     seed_pending_limit: int = 0
-    """Seeding pauses while more requests than this are pending (for a frontier in memory)."""
+    """Seeding pauses while more requests than this are pending."""
 
     @property
     def lease_seconds(self) -> float:
         return self.run.lease_ms / 1000
+
+    @property
+    def calm_seconds(self) -> float:
+        """The longest gap that the settings give a host which nothing is known of."""
+        run = self.run
+        gaps = [
+            run.host_delay_ms,
+            run.autothrottle_start_ms if run.autothrottle else 0,
+            run.unapproved_delay_ms if run.require_approval else 0,
+        ]
+        return max(gaps) / 1000
 
     @property
     def margin_seconds(self) -> float:

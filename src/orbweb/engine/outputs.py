@@ -17,6 +17,7 @@ from orbweb.model.item import ItemRecord, is_item, item_record
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.url import BadUrlError, host_of
+from orbweb.model.way import NO_WAY
 
 log = get_logger("orbweb.engine")
 
@@ -78,7 +79,8 @@ class Admission:
             request = request.copy()
         request.parent_id = parent.id
         request.depth = parent.depth + 1
-        return self._admit(request, (parent.id, str(ordinal)), deduplicated=False)
+        request.way = NO_WAY
+        return self._admit(request, (parent.id, str(ordinal)), repeat=not request.filter_repeat)
 
     def seed(self, request: Request, epoch: str, ordinal: int) -> NewRequest | Refused:
         """Admit the `ordinal`-th request of `start_requests`.
@@ -88,7 +90,9 @@ class Admission:
         """
         request.parent_id = ""
         request.depth = 0
-        return self._admit(request, (epoch, "seed", str(ordinal)), deduplicated=True)
+        request.way = NO_WAY
+        origin = (epoch, "seed", str(ordinal))
+        return self._admit(request, origin, repeat=not request.filter_repeat, seed=True)
 
     def redirect(self, hop: Request) -> int | Refused:
         """Admit where a redirect leads: the fingerprint under which it counts as seen."""
@@ -100,9 +104,19 @@ class Admission:
         except BadUrlError as error:
             return Refused(error.reason, str(error))
 
+    def elsewhere(self, target: Request, redirected: Request) -> NewRequest | Refused:
+        """Admit the request for where a redirect leads, when it is one of its own.
+
+        It takes the place of the one that was redirected: as deep, and with the same callback.
+        """
+        target.parent_id = redirected.id
+        repeat = not target.filter_repeat or target.way.taken
+        return self._admit(target, (redirected.id, "redirect"), repeat=repeat)
+
     def _admit(
-        self, request: Request, origin: tuple[str, ...], *, deduplicated: bool
+        self, request: Request, origin: tuple[str, ...], *, repeat: bool, seed: bool = False
     ) -> NewRequest | Refused:
+        """`repeat`: the request may have been taken before; `seed`: but not with this origin."""
         request.retry_times = 0
         if request.problem is not None:
             return Refused(request.problem, f"{request.url}: {request.problem.text()}")
@@ -115,9 +129,9 @@ class Admission:
                 return Refused(reason, f"{request.url}: {reason.text()}")
             print_ = fingerprint(request, self._rules.drop_query_params)
             seen: int | None = print_
-            if not request.filter_repeat:
+            if repeat:
                 print_ = derived_fingerprint(*origin, str(print_))
-                seen = print_ if deduplicated else None
+                seen = print_ if seed else None
             id = request_id(print_)
             request.id = id
             payload = self._codec.encode(request)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import EngineOptions
+from orbweb.engine.pacer import Turn
 from orbweb.engine.session import Session
 from orbweb.engine.shutdown import Shutdown
 from orbweb.engine.stats import Stats
@@ -27,12 +28,16 @@ FETCHED_LINGER_SECONDS = 0.005
 
 SUSPECT_PAUSE_MS = 100, 500
 
+LEAST_CLAIM_SECONDS = 0.01
+"""Time between two claims of which the first gave less than was wanted."""
+
 SHORTEST_PAUSE_SECONDS = 0.001
 """Event loops count milliseconds: a shorter pause would be none, and the loop would spin."""
 
-Begin = Callable[[Lease, int], Step]
-
 log = get_logger("orbweb.engine")
+
+
+Begin = Callable[[Lease, Turn, int], Step]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ class Pump:
         self._nacks: deque[Nack] = deque()
         self._woken = asyncio.Event()
         self._claim_at = 0.0
+        self._added = 0
         self._seeding_failed = False
         self._suspect: Held | None = None
         shutdown.on_change(self._woken.set)
@@ -88,6 +94,13 @@ class Pump:
     def held(self) -> int:
         """Leases in work, or with an outcome that the store does not know yet."""
         return len(self._steps) + len(self._acks) + len(self._nacks)
+
+    @property
+    def pending(self) -> int:
+        """Requests of the run that are not finished: as the store said last, and added since."""
+        seeding = self.answer.pending > 0
+        known = self.answer.pending - seeding - self._options.run.keep_alive
+        return max(0, known) + self._added
 
     @property
     def fetching(self) -> int:
@@ -112,8 +125,9 @@ class Pump:
         for step in list(self._steps.values()):
             step.cancel(Why.SHUTDOWN)
 
-    def poke(self) -> None:
-        """There is something new to claim."""
+    def poke(self, added: int) -> None:
+        """So many new requests can be claimed."""
+        self._added += added
         self._claim_at = min(self._claim_at, self._clock())
         self._woken.set()
 
@@ -162,8 +176,8 @@ class Pump:
     async def run(self, begin: Begin) -> bool:
         """Work until the run is done (True) or the node is asked to stop (False).
 
-        `begin` starts the step of a lease that was claimed at that time of the store (ms). Returns
-        with nothing held.
+        `begin` starts the step of a lease, at its host's turn; the data that it fetches are no
+        older than that time of the store (ms). Returns with nothing held.
         """
         while not self._shutdown.requested:
             await self._flush(linger=True)
@@ -192,23 +206,26 @@ class Pump:
         return want
 
     async def _claim(self, want: int, begin: Begin) -> Claim:
+        added = self._added
         claim, sent = await self._session.claim(want)
+        self._added -= added
+        answered = self._clock()
         suspects = []
         for lease in claim.leases:
             self._ledger.add(lease.held, sent)
             if self._is_suspect(lease):
                 suspects.append(lease)
             else:
-                self._begin(lease, claim.at_ms, begin)
+                self._begin(lease, claim.at_ms, sent, answered, begin)
         chosen = await self._isolate(suspects)
         if chosen is not None:
-            self._begin(chosen, claim.at_ms, begin)
+            self._begin(chosen, claim.at_ms, sent, answered, begin)
         self.answer = Answer(claim.state, claim.pending, len(claim.leases), want)
         pause = 0.0
         if len(claim.leases) < want:
             pause = self._options.idle_poll_seconds
             if claim.wait_ms >= 0:
-                pause = min(pause, max(claim.wait_ms / 1000, 0.001))
+                pause = min(pause, max(claim.wait_ms / 1000, LEAST_CLAIM_SECONDS))
         self._claim_at = self._clock() + pause
         if claim.stopping:
             self._shutdown.request("an operator asked the run to stop")
@@ -233,9 +250,12 @@ class Pump:
                 await self._tell_nacks()
         return chosen
 
-    def _begin(self, lease: Lease, at_ms: int, begin: Begin) -> None:
+    def _begin(
+        self, lease: Lease, at_ms: int, sent: float, answered: float, begin: Begin
+    ) -> None:
+        turn = Turn.of(sent, answered, lease.start_ms, lease.mark)
         self._fetching.add(lease.held)
-        self._steps[lease.held] = begin(lease, at_ms)
+        self._steps[lease.held] = begin(lease, turn, at_ms + int(lease.start_ms))
 
     async def _is_over(self) -> bool:
         """The run is done: whatever is still in work here was done elsewhere."""

@@ -37,6 +37,8 @@ class Progress:
     held: int
     fetching: int
     seeding: bool
+    seeding_waits: bool
+    """Seeding pauses, as more requests are pending than wanted (`MAX_PENDING`)."""
     limited_by: str
     """What holds the node back: store, sink, concurrency, hosts, seeding or nothing."""
 

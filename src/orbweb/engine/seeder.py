@@ -26,6 +26,9 @@ from orbweb.model.request import Request
 FLUSH_SECONDS = 0.2
 """A slow generator's seeds are in the frontier this soon."""
 
+PENDING_POLL_SECONDS = 0.05
+"""How often is looked whether fewer requests are pending; nobody says when."""
+
 TRIES = 3
 """How often one node runs `start_requests` when it raises."""
 
@@ -52,9 +55,9 @@ class SeedTools:
     stats: Stats
     run_blocking: RunBlocking
     pending: Callable[[], int]
-    """How many requests the run has, as far as this node knows."""
-    on_added: Callable[[], None]
-    """Called when seeds have entered."""
+    """How many requests the run has, without pseudo-requests, as far as this node knows."""
+    on_added: Callable[[int], None]
+    """Called when so many seeds have entered."""
 
 
 class SeedSource:
@@ -188,6 +191,8 @@ class Seeder:
         self._token = ""
         self._batch = 0
         self._tries = 0
+        self.waits = False
+        """It has seeds, and waits until fewer requests are pending."""
 
     @property
     def active(self) -> bool:
@@ -265,15 +270,19 @@ class Seeder:
             return _End.AGAIN
         self._batch += 1
         self.seeds += reply.added
-        self._tools.on_added()
+        self._tools.on_added(reply.added)
         if final:
             self._token = ""
         return None
 
     async def _wait_until_wanted(self) -> None:
         limit = self._tools.options.seed_pending_limit
-        while limit and self._tools.pending() > limit:  # noqa: ASYNC110 - a number, not an event
-            await asyncio.sleep(0.05)
+        try:
+            while limit and self._tools.pending() > limit:
+                self.waits = True
+                await asyncio.sleep(PENDING_POLL_SECONDS)
+        finally:
+            self.waits = False
 
     async def _note_error(self, error: Exception) -> None:
         self._tries += 1

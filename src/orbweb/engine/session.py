@@ -17,9 +17,11 @@ from orbweb.frontier.base import (
     NackResult,
     NewRequest,
     Opened,
+    Permit,
     RunConfig,
     RunControl,
     SeedReply,
+    Signal,
     Status,
 )
 from orbweb.log import get_logger
@@ -103,6 +105,21 @@ class Session:
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         """See `Frontier.nack`."""
         return (await self._repeat(lambda: self._frontier.nack(nacks)))[0]
+
+    async def permit(self, held: Held, mark: int, slack_ms: int) -> tuple[Permit, float]:
+        """See `Frontier.permit`; also tells when the answered call was sent."""
+        return await self._repeat(lambda: self._frontier.permit(*held, mark, slack_ms))
+
+    async def report(self, signals: Sequence[Signal]) -> None:
+        """See `Frontier.report`. What the store does not hear of is not told again."""
+        try:
+            await self._frontier.report(signals)
+        except StoreUnavailable as error:
+            log.debug("what was met at %d hosts is not reported: %s", len(signals), error)
+
+    async def crawl_delay(self, host: str, ms: int) -> None:
+        """Tell what robots.txt of a host asks for."""
+        await self._repeat(lambda: self._frontier.report([Signal(host, crawl_delay_ms=ms)]))
 
     async def hold_off(self, host: str, ms: int) -> None:
         """See `Frontier.hold_off`."""

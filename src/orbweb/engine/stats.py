@@ -83,7 +83,7 @@ class Stats:
             self.gave_up(ack.reason)
         elif ack.reason == Reason.DONE:
             self.incr("request_ok")
-        else:
+        elif ack.reason != Reason.REDIRECTED:
             self.incr(_DROPPED.get(Reason(ack.reason), "dropped"))
 
     def nacked(self, nack: Nack, result: NackResult) -> None:

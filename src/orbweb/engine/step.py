@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome
+from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome, Redirected
 from orbweb.engine.outputs import Outputs, Refused
+from orbweb.engine.pacer import Pacer, Turn
 from orbweb.engine.tools import StepTools
 from orbweb.engine.traces import own_trace
 from orbweb.errors import (
+    HostBusy,
     LeaseLost,
     NotRetryError,
     OrbwebError,
@@ -20,6 +22,7 @@ from orbweb.errors import (
     RunLost,
     SpiderError,
     StoreUnavailable,
+    UnserialisableError,
     ValidationError,
 )
 from orbweb.frontier.base import Ack, Lease, Nack, NewRequest
@@ -43,9 +46,6 @@ LONGEST_ERROR = 2000
 """Characters of an error text that are kept with a dead letter."""
 
 STORE_PAUSE_SECONDS = 0.5
-
-HOLD_OFF_SPREAD = 1.25
-"""Hosts that asked for a pause together return spread over a quarter of it."""
 
 log = get_logger("orbweb.engine")
 
@@ -90,8 +90,13 @@ class Step:
     user code that refuses to be cancelled cannot hold up the lease.
     """
 
-    def __init__(self, lease: Lease, tools: StepTools, claimed_at_ms: int = 0) -> None:
-        """`claimed_at_ms`: the store's wall clock at the claim."""
+    def __init__(
+        self, lease: Lease, turn: Turn, tools: StepTools, fetched_from_ms: int = 0
+    ) -> None:
+        """`turn`: when the host may be sent the request, as the claim has said.
+
+        `fetched_from_ms`: the store's wall clock before which nothing is fetched.
+        """
         self.lease = lease
         self.held = lease.held
         self.over = False
@@ -100,7 +105,10 @@ class Step:
         self._parts: list[_Part] = []
         self._emitted = 0
         self._dropped_items = 0
-        self._claimed_at_ms = claimed_at_ms
+        self._fetched_from_ms = fetched_from_ms
+        self._pacer = Pacer(
+            self.held, lease.host, turn, tools.pacing, is_held=self._is_held, renew=self._renew
+        )
 
     def start(self, group: asyncio.TaskGroup) -> asyncio.Task[None]:
         """Begin to work in a task of the group."""
@@ -129,6 +137,9 @@ class Step:
                 await self._finish(page)
         except LeaseLost:
             self._drop()
+        except HostBusy as error:
+            log.debug("%s: %s", self.lease.id, error)
+            self._settle(Nack(*self.held, counted=False, reason=Reason.RATE_WAIT))
         except RunLost:
             raise
         except _SinkClosed as error:
@@ -177,6 +188,8 @@ class Step:
                 retry=result.retry,
                 retry_after=result.retry_after,
             )
+        if isinstance(result, Redirected):
+            return await self._redirect(result)
         if isinstance(result, Dropped):
             log.info("dropped %s: %s", result.request.url, result.error)
             self._settle(Ack(*self.held, result.reason))
@@ -190,7 +203,7 @@ class Step:
                 return await self._tools.chain.download(
                     request,
                     download_midware=self._midware(request),
-                    before_send=self._before_send,
+                    gate=self._pacer,
                     admit=self._admit_redirect,
                 )
             except StoreUnavailable as error:
@@ -226,13 +239,9 @@ class Step:
             return hook
         return None
 
-    async def _before_send(self) -> None:
-        """Make sure that nobody else can hold the lease; in doubt renew it first.
-
-        A process may be stopped while the answer is on its way, so the answer is doubted too.
-        """
-        while self.over or not self._tools.ledger.valid(self.held, self._tools.clock()):
-            await self._renew()
+    def _is_held(self) -> bool:
+        """Nobody else can hold the lease now."""
+        return not self.over and self._tools.ledger.valid(self.held, self._tools.clock())
 
     async def _renew(self) -> None:
         """Renew this lease now; raises `LeaseLost` when it is another's."""
@@ -243,6 +252,19 @@ class Step:
                 tools.ledger.renewed([self.held], sent)
                 return
         raise LeaseLost(f"lease of {self.lease.id} is lost")
+
+    async def _redirect(self, result: Redirected) -> Page | None:
+        """The page is elsewhere: a request of its own, which takes its turn there."""
+        admitted = self._tools.admission.elsewhere(result.target, result.request)
+        if isinstance(admitted, NewRequest):
+            self._settle(Ack(*self.held, Reason.REDIRECTED, children=(admitted,)))
+            return None
+        if admitted.reason is Reason.NOT_SERIALIZABLE:
+            error = UnserialisableError(admitted.text)
+            return await self._fail(result.request, None, admitted.reason, error, retry=False)
+        log.info("%s redirects to %s", result.request.url, admitted.text)
+        self._settle(Ack(*self.held, Reason.REDIRECTED, skipped=((admitted.reason, 1),)))
+        return None
 
     # -- the page
 
@@ -297,7 +319,7 @@ class Step:
     async def _submit(self, outputs: Outputs, *, complete: bool = True) -> None:
         tools = self._tools
         yielded = outputs.take_records()
-        origin = Origin(tools.epoch, *self.held, self._claimed_at_ms, len(self._parts), complete)
+        origin = Origin(tools.epoch, *self.held, self._fetched_from_ms, len(self._parts), complete)
         sent = await self._answered(lambda: tools.items.fresh(yielded, self))
         self._dropped_items += len(yielded) - len(sent)
         try:
@@ -393,8 +415,8 @@ class Step:
         retries, most = self.lease.retries, self._tools.options.run.max_retries
         text = error_text(error)
         shown = text.removesuffix(f" for {request.url}")
-        if retry_after is not None:
-            await self._hold_off(retry_after)
+        if reason is Reason.ROBOTS_UNREACHABLE and retry_after is not None:
+            await self._tools.pacing.signals.hold_off(self.lease.host, retry_after)
         if retry and retries < most:
             await self._hook("exception_request", request, response, error)
             backoff_ms = self._tools.backoff_ms(retries, retry_after)
@@ -415,11 +437,6 @@ class Step:
         if self._tools.callbacks.overrides("failed_request"):
             await self._collect_failed(request, response, outputs)
         return Page(request.url, outputs, reason, text or str(reason))
-
-    async def _hold_off(self, seconds: float) -> None:
-        """Leave the host alone for as long as it asked; hosts do not all return at once."""
-        seconds *= self._tools.rng.uniform(1.0, HOLD_OFF_SPREAD)
-        await self._tools.session.hold_off(self.lease.host, int(seconds * 1000))
 
     async def _collect_failed(
         self, request: Request, response: Response | None, outputs: Outputs

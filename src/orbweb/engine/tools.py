@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from orbweb.download.base import Outcome
+from orbweb.download.base import Gate, Outcome
 from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.items import ItemDesk
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions
 from orbweb.engine.outputs import Admission
+from orbweb.engine.pacer import PacerTools
 from orbweb.engine.session import Session
 from orbweb.engine.stats import Stats
 from orbweb.engine.traces import KnownErrors
@@ -46,9 +47,11 @@ class DownloadChain(Protocol):
         request: Request,
         *,
         download_midware: Callable[[Request], Any] | None = None,
-        before_send: Callable[[], Awaitable[None]],
+        gate: Gate,
         admit: Callable[[Request], Awaitable[Reason | None]] | None = None,
     ) -> Outcome: ...
+
+    async def sitemaps(self, url: str, gate: Gate) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class StepTools:
     desk: Desk
     session: Session
     ledger: Ledger
+    pacing: PacerTools
     chain: DownloadChain
     spider: Spider
     callbacks: Callbacks

@@ -14,6 +14,9 @@ SEED_ID = "@seed"
 HOLD_ID = "@hold"
 """Pseudo-request of a resident run (`keep_alive`); only an operator removes it."""
 
+SLACK_MS = 5
+"""How late a request may be sent to a host with a gap, after the time that a claim reserved."""
+
 PRIORITY_LIMIT = 2**19
 """Priorities lie between minus and plus this: priority and order of arrival fit one score."""
 
@@ -59,22 +62,63 @@ class Lease(NamedTuple):
     deliveries: int
     """How often it was handed out without an answer, this time included (1 on the first)."""
     payload: Any
+    start_ms: int = 0
+    """The host allows the fetch so many milliseconds after the claim was answered."""
+    mark: int = 0
+    """Names the reserved time of the fetch, for `permit`; 0 when the host has no gap."""
 
     @property
     def held(self) -> Held:
         return Held(self.id, self.token)
 
 
+class PermitCode(StrEnum):
+    """Answers of `permit`."""
+
+    GRANTED = "granted"
+    LATER = "later"
+    """Not soon: the request is to be given back, so that its host's turn is waited for there."""
+    LOST = "lost"
+    """The lease is another's."""
+
+
+class Permit(NamedTuple):
+    """The right to send a request, from `start_ms` after the answer on. See `Lease.mark`."""
+
+    code: PermitCode
+    start_ms: int = 0
+    mark: int = 0
+
+
+class Signal(NamedTuple):
+    """What a node has met at a host since it reported last."""
+
+    host: str
+    good: int = 0
+    """Answers that show a healthy host, whatever they say of the page."""
+    bad: int = 0
+    """Timeouts, broken connections, server errors, and what is `refused`."""
+    streak: int = 0
+    """Bad ones since the last good one."""
+    refused: int = 0
+    """Answers that ask for less without saying for how long (429 and 503)."""
+    latency_ms: int = 0
+    """Sum over the good and the bad ones, from sending to the end of the body."""
+    crawl_delay_ms: int = -1
+    """What robots.txt asks for; 0 when it asks for nothing, -1 when it was not read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Answer of `claim`. `wait_ms` says when to ask again when nothing was handed out."""
+    """Answer of `claim`."""
 
     leases: tuple[Lease, ...]
     state: RunState
     pending: int
     """Requests that are not finished, whoever holds them; pseudo-requests included."""
     wait_ms: int
-    """Milliseconds after which it is worth asking again; -1 when nothing is in sight.
+    """Milliseconds after which it is worth asking again when fewer were handed out than asked for;
+    -1 when nothing is in sight.
 
     Never longer than one step of the run's clocks: they move only when somebody looks.
     """
@@ -82,6 +126,8 @@ class Claim:
     """An operator asked all nodes of this run to stop."""
     at_ms: int = 0
     """The store's wall clock at the claim: what is fetched under it is no older than this."""
+    paused: bool = False
+    """An operator paused the run: nothing is handed out until it is resumed."""
 
 
 class Ack(NamedTuple):
@@ -160,7 +206,26 @@ class RunConfig:
     host_concurrency: int = 8
     """Fetches at once on one host, over all nodes; 0 = no limit."""
     host_delay_ms: int = 0
-    """Least time between two fetches of one host, over all nodes."""
+    """Least time between the starts of two fetches of one host, over all nodes and jobs."""
+    randomize_delay: bool = False
+    """Make each gap longer by up to a half, never shorter."""
+    host_backlog_limit: int = 0
+    """Hosts with more queued requests are served after all others; 0 = no limit."""
+    refused_pause_ms: int = 1000
+    """How long a host is left alone that refuses without saying for how long; doubles each time."""
+    circuit_threshold: int = 10
+    """Bad answers in a row after which a host is left alone; 0 = never."""
+    circuit_cooldown_ms: int = 60_000
+    """How long at first; doubles each time that the one request of a trial fails too."""
+    autothrottle: bool = False
+    """Find out for each host how fast it can be fetched without harm."""
+    autothrottle_start_ms: int = 1000
+    """Gap with which that begins."""
+    autothrottle_longest_ms: int = 60_000
+    """Gap that it never exceeds."""
+    require_approval: bool = False
+    """Hosts without an approved rate are fetched with the gap `unapproved_delay_ms`."""
+    unapproved_delay_ms: int = 2000
     fetch_timeout_ms: int = 60_000
     """Longest time that a fetch can take: a politeness slot is never kept longer."""
     lease_ms: int = 60_000
@@ -220,6 +285,7 @@ class Status:
     hold: bool = False
     """Resident: does not end by itself."""
     stopping: bool = False
+    paused: bool = False
     started_at_ms: int = 0
     finished_at_ms: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
@@ -285,8 +351,27 @@ class Frontier(Protocol):
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         """Give requests back: delayed by their backoff, or dead when their retries are used up."""
 
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int = SLACK_MS) -> Permit:
+        """Ask again for the right to send, right before it, as the reserved time has passed.
+
+        `mark` is that of the lease or of the last permit. A further request under the same lease
+        (robots.txt, a redirect) needs a permit of its own, with mark 0. A host with a gap may be
+        sent the request up to `slack_ms` late: the next reservation lies so much further away.
+        """
+
+    async def report(self, signals: Sequence[Signal]) -> None:
+        """Tell what was met at hosts; the fleet slows down, stops or tries again together.
+
+        A repeated call counts twice, so a report whose answer was lost is not sent again; only
+        crawl delays may be.
+        """
+
     async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
-        """Leave hosts alone for so many milliseconds: no run of the shard fetches from them."""
+        """Leave hosts alone for so many milliseconds: no run of the shard fetches from them.
+
+        Up to half of that is added, so that hosts that were blocked together do not return
+        together.
+        """
 
     async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
         """Take the page to which a redirect leads, so that nobody else fetches it.

@@ -54,6 +54,14 @@ class ShardKeys:
     def waiting(self, host: str) -> str:
         return f"{self.tag}:waiting:{host}"
 
+    def host(self, host: str) -> str:
+        """What is known of a host. The fields stand in `shard.lua`."""
+        return f"{self.tag}:host:{host}"
+
+    @property
+    def pace(self) -> str:
+        return f"{self.tag}:pace"
+
     def robots(self, origin: str) -> str:
         return f"{self.tag}:robots:{origin}"
 
@@ -90,6 +98,7 @@ class RunKeys:
 
 RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
+    | {"loads", "homes"}
     | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
     | {"items", "marks", "failed_items", "quality"}
 )

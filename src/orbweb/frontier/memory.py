@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from orbweb.errors import RunLost
 from orbweb.frontier.base import (
     HOLD_ID,
     SEED_ID,
+    SLACK_MS,
     Ack,
     Claim,
     Held,
@@ -18,28 +20,41 @@ from orbweb.frontier.base import (
     NackResult,
     NewRequest,
     Opened,
+    Permit,
+    PermitCode,
     RunConfig,
     RunState,
     SeedCode,
     SeedReply,
+    Signal,
     Status,
     clock_step_ms,
 )
-from orbweb.frontier.memory_state import NO_LIMIT, Buried, MemoryShard, Place, Run, Task
+from orbweb.frontier.memory_hosts import GRACE_MS, LATEST_MS, LOOK_AHEAD_MS, NO_LIMIT, Weighed
+from orbweb.frontier.memory_hosts import mark as name_of
+from orbweb.frontier.memory_state import Buried, MemoryShard, Place, Run, Task
+from orbweb.frontier.memory_turns import RIVAL_MS, Turns
 from orbweb.model.reasons import Reason
 
 SHARD_STEP_MS = 1000
-RIVAL_MS = 1000
 COURTESY_MS = 20
+MOST_SCANNED = 256
 
 
 @dataclass(slots=True)
 class Asking:
-    """A node that claims: how many others of its run want more, and if it left them some."""
+    """One claim at work: what it wants, what it has got, and whose turn it is."""
 
-    node: str
-    rivals: int
+    turns: Turns
+    want: int
+    token: str
+    lease_ms: int
+    leases: list[Lease] = field(default_factory=list)
     courteous: bool = False
+
+    @property
+    def wanted(self) -> int:
+        return self.want - len(self.leases)
 
 
 class MemoryFrontier:
@@ -51,8 +66,8 @@ class MemoryFrontier:
         self.run_id = run
         self._base = ""
         self._now = 0
-        self._host_now = 0
         self._wall = 0
+        self._hosts = shard.hosts
 
     # -- the run and its clocks
 
@@ -68,8 +83,12 @@ class MemoryFrontier:
         run = self._run()
         self._wall = self.shard.now_ms()
         self._now = run.clock.tick(self._wall, clock_step_ms(run.config))
-        self._host_now = self.shard.clock.tick(self._wall, SHARD_STEP_MS)
+        self._hosts.wall = self._wall
+        self._hosts.now = self._hosts.clock.tick(self._wall, SHARD_STEP_MS)
         return run
+
+    def _speak(self, run: Run) -> None:
+        self._hosts.pace[run.base] = (run, self._hosts.now)
 
     def _finish(self, run: Run) -> None:
         if run.state is RunState.RUNNING and not run.tasks:
@@ -91,7 +110,7 @@ class MemoryFrontier:
             and found.state is RunState.DONE
             and wall - found.finished > config.finished_ttl_ms
         ):
-            del self.shard.runs[found.base]
+            self.shard.forget(found.base)
             found = None
         state = found.state if found else RunState.NEW
         if found is None:
@@ -107,6 +126,7 @@ class MemoryFrontier:
         self.shard.current[name] = epoch
         self._base = found.base
         self._begin()
+        self._speak(found)
         if config.keep_alive:
             found.tasks[HOLD_ID] = Task(HOLD_ID, 0, None, place=Place.IDLE)
             self._reopen(found)
@@ -122,7 +142,7 @@ class MemoryFrontier:
         task.place, task.order, task.token = Place.QUEUED, run.seq, ""
         heapq.heappush(run.queues.setdefault(task.host, []), (task.priority, run.seq, id))
         if task.host not in run.ready:
-            run.ready.set(task.host, self._host_now)
+            run.ready.set(task.host, self._hosts.now)
 
     def _push(self, run: Run, request: NewRequest) -> bool:
         id, host, priority, fingerprint, payload = request
@@ -170,16 +190,13 @@ class MemoryFrontier:
         run.deadline.drop(id)
 
     def _free_slot(self, run: Run, id: str, token: str, host: str) -> None:
-        slots = self.shard.slots.get(host, {})
+        slots = self._hosts.slots.get(host, {})
         if slots.pop(f"{run.base} {id} {token}", None) is None:
             return
         if not slots:
-            del self.shard.slots[host]
-        at = self._host_now
-        if run.delay > 0:
-            at = max(at + run.delay, self.shard.next_allowed.at.get(host, 0))
-            self.shard.next_allowed.set(host, at)
-        for base in self.shard.waiting.get(host, ()):
+            del self._hosts.slots[host]
+        at = max(self._hosts.now, self._hosts.next_allowed.at.get(host, 0))
+        for base in self._hosts.waiting.get(host, ()):
             waiter = self.shard.runs.get(base)
             if waiter and host in waiter.ready:
                 waiter.ready.set(host, at)
@@ -199,7 +216,7 @@ class MemoryFrontier:
             run.counters["reaped"] += 1
             if id == SEED_ID:
                 continue
-            if run.delay == 0:
+            if not self._hosts.has_gap(run, task.host):
                 self._free_slot(run, id, token, task.host)
             deliveries = run.expired[id] = run.expired.get(id, 0) + 1
             if deliveries >= run.config.max_deliveries:
@@ -215,113 +232,205 @@ class MemoryFrontier:
 
     # -- claim
 
-    def _look_at(self, run: Run, host: str, asking: Asking) -> tuple[int | None, int]:
-        """When the host is allowed again, or None and how many fetches the node may start now."""
-        next_at = self.shard.next_allowed.at.get(host, 0)
-        if next_at > self._host_now:
-            return next_at, 0
-        slots = self.shard.slots.get(host, {})
-        for member in [m for m, end in slots.items() if end <= self._host_now]:
-            del slots[member]
-        free = for_node = run.concurrency - len(slots)
-        if free > 0:
-            free, for_node = self._fair(run, host, free, asking)
-        if free > 0:
-            return None, min(1, for_node) if run.delay > 0 else for_node
-        waiting = self.shard.waiting.setdefault(host, {})
-        for base in [b for b, at in waiting.items() if at <= self._host_now - 30 * RIVAL_MS]:
-            del waiting[base]
-        waiting[run.base] = self._host_now
-        return min(slots.values()), 0
+    def _contenders(self, run: Run, host: str, gap: float) -> int:
+        """Other runs that want the host."""
+        since = self._hosts.now - RIVAL_MS - 2 * gap
+        waiting = self._hosts.waiting.get(host, {})
+        return sum(at >= since and base != run.base for base, at in waiting.items())
 
-    def _fair(self, run: Run, host: str, free: int, asking: Asking) -> tuple[int, int]:
+    def _fair(
+        self, run: Run, host: str, found: Weighed, free: int, turns: Turns
+    ) -> tuple[int, int]:
         """What of `free` slots the run and the node may take. See `fair` in `claim.lua`."""
-        waiting = self.shard.waiting.get(host, {})
-        since = self._host_now - RIVAL_MS
-        runs = sum(at >= since and base != run.base for base, at in waiting.items())
-        if run.concurrency >= NO_LIMIT or runs + asking.rivals == 0:
+        if found.most >= NO_LIMIT:
             return free, free
-        mine = [m for m in self.shard.slots.get(host, ()) if m.startswith(f"{run.base} ")]
-        of_node = sum(f" {asking.node}:" in member for member in mine)
-        share = -(-run.concurrency // (runs + 1))
+        runs = self._contenders(run, host, found.gap)
+        if runs + turns.rivals == 0:
+            return free, free
+        mine = [m for m in self._hosts.slots.get(host, ()) if m.startswith(f"{run.base} ")]
+        of_node = sum(f" {turns.me}:" in member for member in mine)
+        share = -(-found.most // (runs + 1))
         for_run = min(free, share - len(mine))
-        return for_run, min(for_run, -(-share // (asking.rivals + 1)) - of_node)
+        if found.gap > 0:
+            return for_run, for_run
+        return for_run, min(for_run, -(-share // (turns.rivals + 1)) - of_node)
+
+    def _wait_for(self, run: Run, host: str) -> None:
+        waiting = self._hosts.waiting.setdefault(host, {})
+        for base in [b for b, at in waiting.items() if at <= self._hosts.now - 30 * RIVAL_MS]:
+            del waiting[base]
+        waiting[run.base] = self._hosts.now
+
+    def _first_end(self, host: str) -> int:
+        return min(self._hosts.slots[host].values())
 
     def _lease_from(
-        self, run: Run, host: str, most: int, token: str, lease_ms: int
-    ) -> Iterator[str]:
-        queue = run.queues[host]
-        for _ in range(min(most, len(queue))):
+        self, run: Run, host: str, found: Weighed, limit: int, at: float, asking: Asking
+    ) -> int:
+        queue, hosts, got = run.queues[host], self._hosts, 0
+        while queue and got < limit and (found.gap == 0 or at <= hosts.now + LOOK_AHEAD_MS):
             _, _, id = heapq.heappop(queue)
             task = run.tasks[id]
-            task.place, task.token = Place.LEASED, token
-            run.deadline.set(id, self._now + lease_ms)
-            slots = self.shard.slots.setdefault(host, {})
-            slots[f"{run.base} {id} {token}"] = self._host_now + run.config.fetch_timeout_ms
-            yield id
+            task.place, task.token = Place.LEASED, asking.token
+            run.deadline.set(id, self._now + asking.lease_ms)
+            slots = hosts.slots.setdefault(host, {})
+            slots[f"{run.base} {id} {asking.token}"] = hosts.now + run.config.fetch_timeout_ms
+            start, reserved = 0, 0
+            if found.gap > 0:
+                start = math.ceil(at - hosts.now)
+                at = hosts.reserve(run, host, found, at)
+                reserved = name_of(at)
+            asking.leases.append(self._lease(run, id, asking.token, start, reserved))
+            got += 1
+        hosts.note_taken(run, host, found, got)
+        asking.turns.note_weight(host)
+        return got
 
-    def _take(self, run: Run, want: int, token: str, lease_ms: int, asking: Asking) -> list[str]:
-        taken: list[str] = []
-        for host in run.ready.due(self._host_now, want + 20):
-            wanted = want - len(taken)
-            if wanted <= 0:
-                break
-            allowed_at, free = self._look_at(run, host, asking)
-            if allowed_at is None and free <= 0:
+    def _take_from(self, run: Run, host: str, own: bool, since: float, asking: Asking) -> None:
+        """See `take_from` in `claim.lua`."""
+        hosts, turns = self._hosts, asking.turns
+        found = hosts.weigh(run, host)
+        at = max(since, hosts.next_of(host, found))
+        has_others = any(True for _ in hosts.others(run))
+        if at > hosts.now + LOOK_AHEAD_MS:
+            if has_others:
+                self._wait_for(run, host)
+            run.ready.set(host, at)
+            return
+        slots = hosts.slots.get(host, {})
+        for member in [m for m, end in slots.items() if end <= hosts.now]:
+            del slots[member]
+        free = for_node = found.most - len(slots)
+        if free > 0:
+            free, for_node = self._fair(run, host, found, free, turns)
+        if free <= 0:
+            self._wait_for(run, host)
+            run.ready.set(host, self._first_end(host) if slots else hosts.now)
+            return
+        if for_node <= 0:
+            asking.courteous = True
+            run.ready.set(host, hosts.now)
+            return
+        if found.gap > 0:
+            its_turn = (
+                not has_others
+                or hosts.last.get(host) != run.base
+                or self._contenders(run, host, found.gap) == 0
+            )
+            if not its_turn:
                 asking.courteous = True
-            elif allowed_at is None:
-                taken += self._lease_from(run, host, min(wanted, free), token, lease_ms)
-                if run.delay > 0:
-                    self.shard.next_allowed.set(host, self._host_now + run.delay)
-                if not run.queues[host]:
-                    del run.queues[host]
-                    run.ready.drop(host)
-                    self.shard.waiting.get(host, {}).pop(run.base, None)
-                    continue
-                allowed_at = self._look_at(run, host, asking)[0]
-            run.ready.set(host, self._host_now if allowed_at is None else allowed_at)
-        if len(taken) < want:
-            run.hungry[asking.node] = self._now
+            if hosts.now < at + (turns.patience(own) if its_turn else GRACE_MS):
+                run.ready.set(host, at)
+                return
+        at = max(hosts.now, at)
+        got = self._lease_from(run, host, found, min(asking.wanted, for_node), at, asking)
+        if not run.queues[host]:
+            del run.queues[host]
+            run.ready.drop(host)
+            hosts.waiting.get(host, {}).pop(run.base, None)
+        elif found.gap > 0:
+            run.ready.set(host, max(hosts.now, hosts.next_of(host, found)))
+        elif got >= free:
+            self._wait_for(run, host)
+            run.ready.set(host, self._first_end(host))
         else:
-            run.hungry.pop(asking.node, None)
-        return taken
+            run.ready.set(host, hosts.now)
+
+    def _take(self, run: Run, asking: Asking) -> None:
+        """See `take_from_ready_hosts` in `claim.lua`."""
+        turns, hosts = asking.turns, self._hosts
+        scanned = asking.want + 20
+        if len(turns.nodes) > 1:
+            scanned = min(MOST_SCANNED, scanned * len(turns.nodes))
+        foreign: list[tuple[str, bool, float]] = []
+        crowded: list[tuple[str, bool, float]] = []
+        limit = run.config.host_backlog_limit
+        found = [(h, run.ready.at[h]) for h in run.ready.due(hosts.now + LOOK_AHEAD_MS, scanned)]
+        for host, since in found:
+            if asking.wanted <= 0:
+                return
+            own = turns.is_own(host)
+            if limit and len(run.queues[host]) > limit:
+                crowded.append((host, own, since))
+            elif own or turns.behind:
+                self._take_from(run, host, own, since, asking)
+            elif run.delay == 0 or since + GRACE_MS <= hosts.now:
+                foreign.append((host, own, since))
+        for host, own, since in [*foreign, *crowded]:
+            if asking.wanted <= 0:
+                return
+            self._take_from(run, host, own, since, asking)
+
+    def _note_claim(self, run: Run, seq: int, asking: Asking) -> None:
+        turns, hosts = asking.turns, self._hosts
+        run.claims[turns.me] = (seq, [lease.id for lease in asking.leases])
+        if asking.wanted > 0:
+            run.hungry[turns.me] = self._now
+        else:
+            run.hungry.pop(turns.me, None)
+        got = len(asking.leases)
+        if len(turns.nodes) > 1 and (got or turns.me not in run.loads):
+            run.loads[turns.me] = turns.load + got
+        if got:
+            hosts.rate, hosts.rate_at = turns.all_rate + 1000 * got, hosts.now
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         run = self._begin()
         self._reap(run)
-        token = f"{node}:{seq}"
+        asking = Asking(Turns(self._hosts, run, node, self._now), want, f"{node}:{seq}", lease_ms)
         last, held = run.claims.get(node, (0, []))
-        for other in [n for n, at in run.hungry.items() if at <= self._now - RIVAL_MS]:
-            del run.hungry[other]
-        asking = Asking(node, len(run.hungry) - (node in run.hungry))
-        ids: list[str] = []
+        wait = -1
         if seq == last:
-            ids = [id for id in held if self._owned(run, id, token)]
-            for id in ids:
-                run.deadline.set(id, self._now + lease_ms)
+            for id in held:
+                if self._owned(run, id, asking.token):
+                    run.deadline.set(id, self._now + lease_ms)
+                    asking.leases.append(self._lease(run, id, asking.token, 0, -1))
         elif seq > last:
-            ids = self._take(run, want, token, lease_ms, asking)
-            run.claims[node] = (seq, list(ids))
+            asking.turns.read()
+            if not run.paused:
+                self._take(run, asking)
+            self._note_claim(run, seq, asking)
         self._finish(run)
-        leases = tuple(self._lease(run, id, token) for id in ids)
-        wait = COURTESY_MS if asking.courteous else self._wait_ms(run)
-        wait = -1 if leases else wait
-        return Claim(leases, run.state, len(run.tasks), wait, run.stopping, self._wall)
+        if seq > last and asking.wanted > 0:
+            wait = self._wait_ms(run, asking)
+        return Claim(
+            tuple(asking.leases),
+            run.state,
+            len(run.tasks),
+            wait,
+            run.stopping,
+            paused=run.paused,
+            at_ms=self._wall,
+        )
 
-    def _lease(self, run: Run, id: str, token: str) -> Lease:
+    def _lease(self, run: Run, id: str, token: str, start_ms: int, mark: int) -> Lease:
         task = run.tasks[id]
         deliveries = run.expired.get(id, 0) + 1
-        return Lease(id, token, task.host, task.priority, task.retries, deliveries, task.payload)
-
-    def _wait_ms(self, run: Run) -> int:
-        step = clock_step_ms(run.config)
-        looks = (
-            (run.ready.first(), self._host_now, SHARD_STEP_MS),
-            (run.delayed.first(), self._now, step),
-            (run.deadline.first(), self._now, step),
+        return Lease(
+            id,
+            token,
+            task.host,
+            task.priority,
+            task.retries,
+            deliveries,
+            task.payload,
+            start_ms,
+            mark,
         )
-        waits = (max(0, min(at - clock, step)) for at, clock, step in looks if at is not None)
-        return min(waits, default=-1)
+
+    def _wait_ms(self, run: Run, asking: Asking) -> int:
+        step = clock_step_ms(run.config)
+        looks = [(run.delayed.first(), self._now, step), (run.deadline.first(), self._now, step)]
+        if not run.paused:
+            for host, at in run.ready.earliest(16):
+                turns = asking.turns
+                at += turns.patience(turns.is_own(host))
+                looks.append((at, self._hosts.now, SHARD_STEP_MS))
+        waits = [
+            math.ceil(max(0, min(at - clock, step))) for at, clock, step in looks if at is not None
+        ]
+        wait = min(waits, default=-1)
+        return max(wait, COURTESY_MS) if asking.courteous else wait
 
     # -- what a holder of leases does
 
@@ -336,14 +445,16 @@ class MemoryFrontier:
             else:
                 lost.append(Held(id, token))
         run.nodes.set(node, self._now)
+        self._speak(run)
         if beat:
             run.beats[node] = (self._wall, beat)
         for silent in run.nodes.due(self._now - 20 * lease_ms, 20):
             run.nodes.drop(silent)
             run.beats.pop(silent, None)
             run.claims.pop(silent, None)
-        for host in self.shard.next_allowed.due(self._host_now, 500):
-            self.shard.next_allowed.drop(host)
+            run.loads.pop(silent, None)
+        for host in self._hosts.next_allowed.due(self._hosts.now, 500):
+            self._hosts.next_allowed.drop(host)
         return lost, run.stopping
 
     async def fetched(self, held: Sequence[Held]) -> None:
@@ -431,11 +542,31 @@ class MemoryFrontier:
         self._free_slot(run, nack.id, nack.token, task.host)
         return result
 
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int = SLACK_MS) -> Permit:
+        run, hosts = self._begin(), self._hosts
+        task = self._owned(run, id, token)
+        if task is None:
+            return Permit(PermitCode.LOST)
+        found = hosts.weigh(run, task.host)
+        at = max(hosts.now, hosts.next_of(task.host, found))
+        if mark and mark == name_of(hosts.next_allowed.at.get(task.host, 0)):
+            at = max(hosts.now, found.closed_until)
+        if at > hosts.now + LATEST_MS:
+            return Permit(PermitCode.LATER)
+        reserved = (
+            name_of(hosts.reserve(run, task.host, found, at, slack_ms)) if found.gap > 0 else 0
+        )
+        return Permit(PermitCode.GRANTED, math.ceil(at - hosts.now), reserved)
+
+    async def report(self, signals: Sequence[Signal]) -> None:
+        run = self._begin()
+        for signal in signals:
+            self._hosts.report(run, signal)
+
     async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
         self._begin()
         for host, ms in pauses:
-            at = max(self._host_now + ms, self.shard.next_allowed.at.get(host, 0))
-            self.shard.next_allowed.set(host, at)
+            self._hosts.hold_off(host, ms)
 
     async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
         run = self._begin()
@@ -549,6 +680,7 @@ class MemoryFrontier:
             seeding=seed is not None,
             hold=HOLD_ID in run.tasks,
             stopping=run.stopping,
+            paused=run.paused,
             started_at_ms=run.started,
             finished_at_ms=run.finished,
             reasons=dict(run.reasons),

@@ -23,6 +23,7 @@ from redis.exceptions import (
 from orbweb.errors import ConfigError, RunLost, StoreUnavailable
 from orbweb.frontier.base import (
     PRIORITY_LIMIT,
+    SLACK_MS,
     Ack,
     Claim,
     Held,
@@ -31,10 +32,13 @@ from orbweb.frontier.base import (
     NackResult,
     NewRequest,
     Opened,
+    Permit,
+    PermitCode,
     RunConfig,
     RunState,
     SeedCode,
     SeedReply,
+    Signal,
     Status,
     clock_step_ms,
     new_epoch,
@@ -45,6 +49,7 @@ from orbweb.frontier.server import refuses_us
 
 Word = bytes | str | int
 
+PERMIT_CODES = (PermitCode.GRANTED, PermitCode.LATER, PermitCode.LOST)
 NACK_RESULTS = (NackResult.LOST, NackResult.REQUEUED, NackResult.DEAD)
 UNAVAILABLE = (
     ConnectionError,
@@ -108,10 +113,33 @@ def request_words(requests: Sequence[NewRequest]) -> Iterable[Word]:
         yield from (id, host, int(priority), "" if fingerprint is None else fingerprint, payload)
 
 
-def parse_body(id: str, token: str, body: bytes, deliveries: int) -> Lease:
+def policy_words(config: RunConfig) -> str:
+    """What a run wants of hosts, as `read_policy` in `host.lua` reads it."""
+    return " ".join(
+        str(int(value))
+        for value in (
+            config.randomize_delay,
+            config.host_backlog_limit,
+            config.refused_pause_ms,
+            config.circuit_threshold,
+            config.circuit_cooldown_ms,
+            config.autothrottle,
+            config.autothrottle_start_ms,
+            config.autothrottle_longest_ms,
+            config.require_approval,
+            config.unapproved_delay_ms,
+        )
+    )
+
+
+def parse_body(
+    id: str, token: str, body: bytes, deliveries: int, start_ms: int = 0, mark: int = 0
+) -> Lease:
     """A lease from the stored form of a request: host, priority, retries, payload in lines."""
     host, priority, retries, payload = body.split(b"\n", 3)
-    return Lease(id, token, host.decode(), int(priority), int(retries), deliveries, payload)
+    return Lease(
+        id, token, host.decode(), int(priority), int(retries), deliveries, payload, start_ms, mark
+    )
 
 
 class ValkeyFrontier:
@@ -170,6 +198,7 @@ class ValkeyFrontier:
                 clock_step_ms(config),
                 config.max_retries,
                 config.max_deliveries,
+                policy_words(config),
             ),
         )
         self.attach(epoch.decode())
@@ -182,14 +211,27 @@ class ValkeyFrontier:
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         answer = await self._call("claim", node, seq, want, lease_ms)
-        _, state, pending, wait, stopping, wall = answer[:6]
+        _, state, pending, wait, stopping, paused, wall = answer[:7]
         token = f"{node}:{seq}"
         leases = tuple(
-            parse_body(answer[i].decode(), token, answer[i + 1], answer[i + 2])
-            for i in range(6, len(answer), 3)
+            parse_body(
+                answer[i].decode(),
+                token,
+                answer[i + 1],
+                answer[i + 2],
+                answer[i + 3],
+                int(answer[i + 4]),
+            )
+            for i in range(7, len(answer), 5)
         )
         return Claim(
-            leases, RunState(state.decode()), pending, int(wait), bool(stopping), int(wall)
+            leases,
+            RunState(state.decode()),
+            pending,
+            wait,
+            bool(stopping),
+            paused=bool(paused),
+            at_ms=int(wall),
         )
 
     async def renew(
@@ -231,6 +273,13 @@ class ValkeyFrontier:
                 payload,
             )
         return [NACK_RESULTS[code] for code in await self._call("nack", *words)]
+
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int = SLACK_MS) -> Permit:
+        code, start_ms, reserved = await self._call("permit", id, token, mark, slack_ms)
+        return Permit(PERMIT_CODES[code], start_ms, int(reserved))
+
+    async def report(self, signals: Sequence[Signal]) -> None:
+        await self._call("report", *(word for signal in signals for word in signal))
 
     async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
         await self._call("hold_off", *(word for pause in pauses for word in pause))
@@ -307,7 +356,7 @@ def parse_status(answer: Sequence[Any]) -> Status:
     pending, leased, delayed, dead, hosts, items, retried, reaped, fenced, repaired, seeds = answer[
         1:12
     ]
-    seeding, seeder, hold, stopping, started, finished = answer[12:18]
+    seeding, seeder, hold, stopping, paused, started, finished = answer[12:19]
     idle_seed = seeding - seeder
     return Status(
         state=state,
@@ -326,7 +375,8 @@ def parse_status(answer: Sequence[Any]) -> Status:
         seeding=bool(seeding),
         hold=bool(hold),
         stopping=bool(stopping),
+        paused=bool(paused),
         started_at_ms=started,
         finished_at_ms=finished,
-        reasons={answer[i].decode(): int(answer[i + 1]) for i in range(18, len(answer), 2)},
+        reasons={answer[i].decode(): int(answer[i + 1]) for i in range(19, len(answer), 2)},
     )

@@ -10,6 +10,7 @@ import msgspec
 from orbweb.errors import OrbwebError, UnserialisableError
 from orbweb.model.request import DEFAULT_PRIORITY, Callback, Request, name_of
 from orbweb.model.values import pack, pack_dict, unpack_tagged
+from orbweb.model.way import NO_WAY, Way
 
 VERSION = 1
 
@@ -47,6 +48,8 @@ class _Wire(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
     """custom"""
     o: Any = {}
     """the rare arguments, by name, where they differ from their defaults"""
+    r: tuple[list[str], list[tuple[str, str]], dict[str, dict[str, str]], bool] | None = None
+    """way: its fields, if a redirect has led to the request"""
 
 
 _RARE: dict[str, Any] = {
@@ -114,6 +117,7 @@ def encode(request: Request) -> bytes:
                 _pack_options(options) if options else _EMPTY,
                 _pack_custom(custom) if custom else _EMPTY,
                 _EMPTY if _rare_values(request) == _RARE_DEFAULTS else _pack_rare(request),
+                None if request.way is NO_WAY else _pack_way(request.way),
             )
         )
     except UnicodeEncodeError as error:
@@ -165,6 +169,9 @@ def decode(payload: bytes) -> Request:
         raise UndecodableError(f"not a request of version {VERSION}: {error}") from error
     if request.problem is not None:
         raise UndecodableError(f"not a request of version {VERSION}: it names {request.url!r}")
+    if wire.r is not None:
+        history, asked, cookies, taken = wire.r
+        request.way = Way(tuple(history), tuple(asked), cookies, taken)
     request.depth = wire.d
     request.parent_id = wire.i
     return request
@@ -208,6 +215,11 @@ def _pack_rare(request: Request) -> dict[str, Any]:
         elif value is not default:
             rare[name] = pack(value, name)
     return rare
+
+
+def _pack_way(way: Way) -> Any:
+    cookies = {host: dict(held) for host, held in way.cookies.items()}
+    return list(way.history), list(way.asked), cookies, way.taken
 
 
 def _method_name(callback: Callback, field: str) -> str:

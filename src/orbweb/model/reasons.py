@@ -29,6 +29,7 @@ class Reason(StrEnum):
     LEASED = "leased"
     # ended
     DONE = "done"
+    REDIRECTED = "redirected"
     STATUS_REJECTED = "status_rejected"
     CONTENT_TYPE = "content_type"
     TOO_LARGE = "too_large"
@@ -201,6 +202,14 @@ _TABLE: dict[Reason, _Entry] = {
         "页面已抓取，数据已入库",
         "Nothing to do.",
         "无需处理。",
+    ),
+    Reason.REDIRECTED: _Entry(
+        "ended",
+        False,
+        "it redirects to another host, where the page is a request of its own",
+        "重定向到其他站点，目标页面已作为新的请求处理",
+        "Nothing to do; look for the target to see what became of the page.",
+        "无需处理；页面的结果请查看重定向目标。",
     ),
     Reason.STATUS_REJECTED: _Entry(
         "ended",

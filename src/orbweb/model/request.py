@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from orbweb.errors import RequestError
 from orbweb.model.fingerprint import fingerprint, full_url, request_id
 from orbweb.model.url import BadUrlError, clean_url
+from orbweb.model.way import NO_WAY, Way
 
 if TYPE_CHECKING:
     from orbweb.model.reasons import Reason
@@ -109,6 +110,7 @@ class Request:
         "url",
         "use_session",
         "wait_for",
+        "way",
     )
 
     params = _HttpOption("params")
@@ -187,6 +189,7 @@ class Request:
         self.parent_id = ""
         self.depth = 0
         self.lease_token = ""
+        self.way: Way = NO_WAY
         if kwargs:
             self._take(kwargs)
 
@@ -308,5 +311,5 @@ _COPIED = tuple(
 _RECORDED = tuple(
     name
     for name in _COPIED
-    if name not in ("callback", "download_midware", "lease_token", "problem")
+    if name not in ("callback", "download_midware", "lease_token", "problem", "way")
 )

@@ -15,6 +15,7 @@ from orbweb.settings.kinds import (
     NUMBER,
     OPTIONAL_TEXT,
     PATHS,
+    RATE,
     SIZE,
     TEXT,
     TEXTS,
@@ -90,6 +91,27 @@ CRAWL = (
             "nodes; 0 = no limit.", "requests", low=0, hot=True),
     Setting("DOWNLOAD_DELAY", NUMBER, 0.0, "Least time between two fetches of one host, over all "
             "nodes.", "seconds", low=0, hot=True),
+    Setting("RANDOMIZE_DOWNLOAD_DELAY", FLAG, False, "Make each delay longer by up to a half, "
+            "never shorter."),
+    Setting("AUTOTHROTTLE_ENABLED", FLAG, False, "Find out for each host, once for all nodes, how "
+            "fast it can be fetched without harm; DOWNLOAD_DELAY stays the least delay."),
+    Setting("AUTOTHROTTLE_START_DELAY", NUMBER, 1.0, "Delay with which that begins.", "seconds",
+            above=0),
+    Setting("AUTOTHROTTLE_MAX_DELAY", NUMBER, 60.0, "Longest delay that it comes to.", "seconds",
+            above=0),
+    Setting("CIRCUIT_FAILURE_THRESHOLD", COUNT, 10, "After so many failed fetches of a host in a "
+            "row all nodes leave it alone for a time; 0 = never.", "fetches", low=0),
+    Setting("CIRCUIT_COOLDOWN", NUMBER, 60.0, "How long they do so at first; afterwards one "
+            "request tries it, and each time that it fails too the time doubles.", "seconds",
+            above=0),
+    Setting("HOST_BACKLOG_LIMIT", COUNT, 0, "Hosts with more waiting requests than this come after "
+            "all others; 0 = no limit.", "requests", low=0),
+    Setting("MAX_PENDING", COUNT, 0, "start_requests pauses while more requests than this are not "
+            "finished; 0 = no limit.", "requests", low=0),
+    Setting("REQUIRE_RATE_APPROVAL", FLAG, False, "Fetch hosts without an approved rate no faster "
+            "than UNAPPROVED_RATE."),
+    Setting("UNAPPROVED_RATE", RATE, 0.5, "Rate of such hosts over all nodes, as 2/s, 30/m or "
+            "100/h.", "requests a second"),
     Setting("MAX_HOLD", NUMBER, 3600.0, "A request that a node has held this long is given back.",
             "seconds", above=0),
     Setting("WATCHDOG_TIMEOUT", NUMBER, 300.0, "When the event loop of a node has not moved for "
@@ -126,6 +148,8 @@ DOWNLOAD = (
             "name in USER_AGENT."),
     Setting("ROBOTS_CACHE_TTL", NUMBER, 3600.0, "How long a robots.txt is believed.", "seconds",
             above=0),
+    Setting("ROBOTS_CRAWL_DELAY_MAX", NUMBER, 60.0, "Longest crawl-delay of a robots.txt that is "
+            "kept to; a longer one counts as this.", "seconds", low=0),
     Setting("REQUEST_TIMEOUT", NUMBER, 30.0, "Longest time for one fetch as a whole.", "seconds",
             above=0, hot=True),
     Setting("CONNECT_TIMEOUT", NUMBER, 10.0, "Longest time to connect, TLS included.", "seconds",

@@ -29,6 +29,7 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
 
 _EXACT_END = "the end of a run is exact, nothing has to be guessed"
 _EXACT_DEDUP = "the exact filter has no capacity and no error rate"
+_ONE_THROTTLE = "the throttle finds the rate by what it does to the host"
 _EVENT_LOOP = "all requests of a node share one event loop"
 _ONE_CONNECTION = "a pipeline writes one batch at a time, over one connection"
 _DEAD_LETTERS = "failed requests stay in the store: see `orbweb failed`"
@@ -42,6 +43,8 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
         "COLLECTOR_TASK_COUNT": "a node takes as many requests as it can work on",
         "REQUEST_BUFFER_MAX_CACHED": "new requests enter with the answer of their page",
         "GLOBAL_THROTTLE": "limits of a host always hold over all nodes",
+        "AUTOTHROTTLE_TARGET_CONCURRENCY": _ONE_THROTTLE,
+        "AUTOTHROTTLE_DEBUG": "what the throttle has found is kept in the store",
         "DEDUP_ERROR_RATE": _EXACT_DEDUP,
         "DEDUP_INITIAL_CAPACITY": _EXACT_DEDUP,
         "DEDUP_MAX_LAYERS": _EXACT_DEDUP,
@@ -65,14 +68,13 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
 """Settings that have nothing left to say here, each with the reason; setting one gives a note."""
 
 _DEFERRED_PREFIXES = (
-    "BATCH_", "CIRCUIT_", "METRICS_", "PROXY_", "RESPONSE_CACHE_", "TASK_", "USER_POOL_",
-    "WARNING_",
+    "BATCH_", "METRICS_", "PROXY_", "RESPONSE_CACHE_", "TASK_", "USER_POOL_", "WARNING_",
 )  # fmt: skip
 _DEFERRED_NAMES = frozenset(
     {
-        "ANTIBOT_DETECT", "AUTOTHROTTLE_ENABLED", "DEBUG", "DOWNLOADER_IMPERSONATE", "FEEDS",
+        "ANTIBOT_DETECT", "DEBUG", "DOWNLOADER_IMPERSONATE", "FEEDS",
         "HTTPCACHE_ENABLED", "HTTPX_HTTP2", "LOG_COLOR", "LOG_RETENTION", "LOG_ROTATION",
-        "RANDOMIZE_DOWNLOAD_DELAY", "RANDOM_USER_AGENT", "SPIDER_MIDDLEWARES", "WEBDRIVER",
+        "RANDOM_USER_AGENT", "SPIDER_MIDDLEWARES", "WEBDRIVER",
     }
 )  # fmt: skip
 

@@ -152,9 +152,27 @@ class BaseSpider(BaseParser):
     @property
     def scheduler(self) -> Scheduler:
         """The counts of the running, or last, crawl: `spider.scheduler.stats`."""
+        return Scheduler(self._started("scheduler").stats)
+
+    async def sitemaps(self, url: str) -> tuple[str, ...]:
+        """The sitemaps that robots.txt of this URL's site names, for `async def` callbacks.
+
+        The file is the one that pages are judged by: fetched once for all nodes, and politely.
+        Raises `RequestError` when it cannot be had now, and `BadUrlError` for no URL of a page.
+        """
+        return await self._started("sitemaps").sitemaps(url)
+
+    def wait_sitemaps(self, url: str) -> tuple[str, ...]:
+        """`sitemaps` for plain `def` callbacks, which may block.
+
+        Raises `SpiderError` when it is called in an `async def`.
+        """
+        return self._started("sitemaps").wait_sitemaps(url)
+
+    def _started(self, what: str) -> Engine:
         if self._engine is None:
-            raise ConfigError(f"{self.name} has not been started, so it has no scheduler")
-        return Scheduler(self._engine.stats)
+            raise ConfigError(f"{self.name} has not been started, so it has no {what}")
+        return self._engine
 
     def start(self) -> None:
         """Crawl to the end; blocks. Prints the summary line on stdout.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import socket
@@ -25,10 +26,10 @@ from orbweb.download.robots import (
     RobotsOptions,
     RobotsStore,
 )
+from orbweb.download.send import Sender
 from orbweb.download.status import StatusPolicy
 from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import Codec, EngineOptions, World
-from orbweb.engine.outputs import LinkRules
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import hold_signals, install_signals
 from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread
@@ -43,10 +44,9 @@ from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.server import connect, judge, read_facts
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import configure, get_logger
-from orbweb.model.reasons import Reason
-from orbweb.model.request import Request
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
+from orbweb.settings.rates import gap_ms
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.distributed import Spider
@@ -373,14 +373,28 @@ def _engine_options(
         filter_items=settings["ITEM_FILTER_ENABLE"],
         count_items=settings["QUALITY_ENABLE"],
         seed_batch=settings["SEED_BATCH"],
-        seed_pending_limit=0 if isinstance(spider, Spider) else AIR_PENDING,
+        seed_pending_limit=_pending_limit(spider, settings),
     )
+
+
+def _pending_limit(spider: BaseSpider, settings: Settings) -> int:
+    limit: int = settings["MAX_PENDING"]
+    return limit or (0 if isinstance(spider, Spider) else AIR_PENDING)
 
 
 def _run_config(settings: Settings) -> RunConfig:
     return RunConfig(
         host_concurrency=settings["CONCURRENT_REQUESTS_PER_DOMAIN"],
-        host_delay_ms=int(settings["DOWNLOAD_DELAY"] * 1000),
+        host_delay_ms=math.ceil(settings["DOWNLOAD_DELAY"] * 1000),
+        randomize_delay=settings["RANDOMIZE_DOWNLOAD_DELAY"],
+        host_backlog_limit=settings["HOST_BACKLOG_LIMIT"],
+        circuit_threshold=settings["CIRCUIT_FAILURE_THRESHOLD"],
+        circuit_cooldown_ms=_ms(settings["CIRCUIT_COOLDOWN"]),
+        autothrottle=settings["AUTOTHROTTLE_ENABLED"],
+        autothrottle_start_ms=_ms(settings["AUTOTHROTTLE_START_DELAY"]),
+        autothrottle_longest_ms=_ms(settings["AUTOTHROTTLE_MAX_DELAY"]),
+        require_approval=settings["REQUIRE_RATE_APPROVAL"],
+        unapproved_delay_ms=gap_ms(settings["UNAPPROVED_RATE"]),
         fetch_timeout_ms=int((settings["REQUEST_TIMEOUT"] or 3600.0) * 2000),
         lease_ms=int(settings["SPIDER_TASK_LEASE"] * 1000),
         max_retries=settings["SPIDER_MAX_RETRY_TIMES"],
@@ -390,6 +404,11 @@ def _run_config(settings: Settings) -> RunConfig:
         finished_ttl_ms=int(settings["SPIDER_SEED_LOCK_TTL"] * 1000),
         run_ttl_ms=int(settings["RUN_TTL"] * 1000),
     )
+
+
+def _ms(seconds: float) -> int:
+    """At least one: 0 would mean that there is no limit."""
+    return max(1, round(seconds * 1000))
 
 
 def _build_chain(
@@ -412,38 +431,37 @@ def _build_chain(
             keep_cookies=settings["USE_SESSION"],
         )
     )
+    status = StatusPolicy(
+        check=settings["CHECK_STATUS_CODE"],
+        retry=frozenset(settings["RETRY_STATUS_CODES"]),
+        accept=frozenset(settings["ACCEPT_STATUS_CODES"]),
+        retry_after_max=settings["RETRY_AFTER_MAX"],
+    )
+    limits = BodyLimits(ROBOTS_MAX_BYTES, truncate=True)
+    sender = Sender(downloader.limited(limits), status)
     return Chain(
         downloader,
         middlewares=load_middlewares(settings["DOWNLOADER_MIDDLEWARES"], settings),
-        robots=_build_robots(settings, downloader, store, node, rng),
-        status=StatusPolicy(
-            check=settings["CHECK_STATUS_CODE"],
-            retry=frozenset(settings["RETRY_STATUS_CODES"]),
-            accept=frozenset(settings["ACCEPT_STATUS_CODES"]),
-            retry_after_max=settings["RETRY_AFTER_MAX"],
-        ),
+        robots=_build_robots(settings, sender, store, node, rng),
+        obey_robots=settings["ROBOTS_OBEY"],
+        status=status,
         redirects=RedirectRules(settings["MAX_REDIRECTS"], settings["REQUEST_TIMEOUT"]),
         run_blocking=threads.run,
     )
 
 
 def _build_robots(
-    settings: Settings, downloader: HttpDownloader, store: _Store, node: str, rng: random.Random
-) -> Robots | None:
-    if not settings["ROBOTS_OBEY"]:
-        return None
+    settings: Settings, sender: Sender, store: _Store, node: str, rng: random.Random
+) -> Robots:
     agent = settings["ROBOTS_USER_AGENT"] or settings["USER_AGENT"].split("/")[0].split()[0]
     return Robots(
-        downloader.limited(BodyLimits(ROBOTS_MAX_BYTES, truncate=True)),
+        sender,
         store.robots,
-        RobotsOptions(agent, ttl_seconds=settings["ROBOTS_CACHE_TTL"]),
+        RobotsOptions(
+            agent,
+            ttl_seconds=settings["ROBOTS_CACHE_TTL"],
+            crawl_delay_max=settings["ROBOTS_CRAWL_DELAY_MAX"],
+        ),
         holder=node,
         rng=rng,
     )
-
-
-def _redirect_filter(options: EngineOptions) -> Callable[[str], Reason | None] | None:
-    if not options.allowed_domains:
-        return None
-    rules = LinkRules(0, options.url_length_limit, options.allowed_domains)
-    return lambda url: rules.refusal(Request(url), 0)

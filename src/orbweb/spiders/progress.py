@@ -55,6 +55,8 @@ class Snapshot:
     skipped: dict[str, int] = field(default_factory=dict)
     limited_by: str = ""
     """One of the keys of `LIMITS`, or nothing worth to say."""
+    seeding_waits: bool = False
+    """start_requests pauses until the queue is shorter."""
 
 
 Look = Callable[[], Awaitable[Snapshot]]
@@ -111,6 +113,7 @@ def engine_look(engine: Engine, status: Callable[[], Awaitable[Status]]) -> Look
             failed=failed,
             skipped=left_out({**progress.skipped, **reasons}),
             limited_by=limited_by,
+            seeding_waits=progress.seeding_waits,
         )
 
     return look
@@ -149,6 +152,8 @@ def line(now: Snapshot) -> str:
     ]
     if now.limited_by in LIMITS:
         parts.append(f"limited by: {LIMITS[now.limited_by]}")
+    if now.seeding_waits:
+        parts.append("start_requests waits: MAX_PENDING")
     parts.append(f"skipped {reasons_text(now.skipped)}")
     return "  ".join(parts)
 
@@ -226,4 +231,5 @@ async def _show_lines(look: Look, interval_seconds: float) -> None:
             failed=now.failed,
             skipped=reasons_text(now.skipped),
             limited_by=now.limited_by,
+            seeding="waits" if now.seeding_waits else "",
         )

@@ -12,11 +12,19 @@ from __future__ import annotations
 
 from orbweb.testing.contract_hosts import HostContract
 from orbweb.testing.contract_leases import LeaseContract
+from orbweb.testing.contract_pace import PaceContract
 from orbweb.testing.contract_runs import RunContract
 from orbweb.testing.contract_store import Store
 
-__all__ = ["FrontierContract", "HostContract", "LeaseContract", "RunContract", "Store"]
+__all__ = [
+    "FrontierContract",
+    "HostContract",
+    "LeaseContract",
+    "PaceContract",
+    "RunContract",
+    "Store",
+]
 
 
-class FrontierContract(LeaseContract, RunContract, HostContract):
+class FrontierContract(LeaseContract, RunContract, HostContract, PaceContract):
     """All of it. Needs a fixture `store` that gives an empty `Store`."""

@@ -1,27 +1,29 @@
--- claim: hand out requests whose hosts are allowed now.
+-- claim: hand out requests whose hosts are allowed now, or so soon that a node need not ask again.
 --
 -- ARGV  1 time, 2 node, 3 seq of this claim, 4 how many, 5 lease ms
--- Returns  code (ok, replay, old), state, pending, ms until something is due (-1 = nothing in
---          sight), stopping (0/1), the server's wall clock (ms), then for each request: id, body,
---          deliveries
+-- Returns  code (ok, replay, old), state, pending, ms until it is worth asking again (-1 = nothing in
+--          sight, or all that was asked for was handed out), stopping (0/1), paused (0/1), the server's
+--          wall clock (ms), then for each request: id, body, deliveries, ms to wait before it is sent,
+--          mark of the time reserved for it (0 = its host has no gap)
 
 if not begin() then return lost_run() end
 local node, number, want, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 reap(100)
 
+local MOST_SCANNED = 256
+local WORDS = 5 -- of the answer, a request
 local token = node .. ':' .. ARGV[3]
 local last, held = string.match(call('HGET', CLAIMS, node) or '0', '^(%d+)(.*)$')
 local out = {}
 local courteous = false
+local soonest -- shard's clock: when the next host is worth a look
 
--- Other nodes of this run that could do with more.
-call('ZREMRANGEBYSCORE', HUNGRY, '-inf', now - RIVAL_MS)
-local rivals = call('ZCARD', HUNGRY) - (call('ZSCORE', HUNGRY, node) and 1 or 0)
-
-local function hand_out(id, body)
+local function hand_out(id, body, wait, reserved)
   out[#out + 1] = id
   out[#out + 1] = body
   out[#out + 1] = (tonumber(call('HGET', EXPIRED, id)) or 0) + 1
+  out[#out + 1] = wait
+  out[#out + 1] = reserved
 end
 
 local function begins(text, with)
@@ -40,84 +42,172 @@ local function slots_held(host)
   return run, this
 end
 
+-- Other runs that want the host: they have looked for it not long ago, and could not have it.
+local function contenders(host)
+  local since = host_now - RIVAL_MS - 2 * gap
+  local runs = call('ZCOUNT', WAITING .. host, since, '+inf')
+  local own = tonumber(call('ZSCORE', WAITING .. host, RUN))
+  return own and own >= since and runs - 1 or runs
+end
+
 -- What of `free` slots the run and the node may take, so that others who want the host get theirs:
 -- first each run its share, then of that each node. Whoever has stopped asking is left out, so no
 -- slot stays unused for long.
 local function fair(host, free)
-  if concurrency >= NO_LIMIT then return free, free end
-  local since = host_now - RIVAL_MS
-  local runs = call('ZCOUNT', WAITING .. host, since, '+inf')
-  local own = tonumber(call('ZSCORE', WAITING .. host, RUN))
-  if own and own >= since then runs = runs - 1 end
+  if most >= NO_LIMIT then return free, free end
+  local runs = contenders(host)
   if runs + rivals == 0 then return free, free end
   local of_run, of_node = slots_held(host)
-  local share = math.ceil(concurrency / (runs + 1))
+  local share = math.ceil(most / (runs + 1))
   local for_run = math.min(free, share - of_run)
+  if gap > 0 then return for_run, for_run end -- one at a time: the nodes take turns
   return for_run, math.min(for_run, math.ceil(share / (rivals + 1)) - of_node)
 end
 
--- When the host is allowed again; nil when it is now, with how many may go at once: none when they
--- are left to the other nodes of the run.
-local function look_at(host)
-  local next_at = tonumber(call('ZSCORE', NEXT, host)) or 0
-  if next_at > host_now then return next_at end
-  call('ZREMRANGEBYSCORE', SLOTS .. host, '-inf', host_now)
-  local free = concurrency - call('ZCARD', SLOTS .. host)
-  local for_node = free
-  if free > 0 then free, for_node = fair(host, free) end
-  if free > 0 then return nil, delay > 0 and math.min(1, for_node) or for_node end
+local function look_again(host, at)
+  call('ZADD', READY, at, host)
+end
+
+local function wait_for(host)
   call('ZREMRANGEBYSCORE', WAITING .. host, '-inf', host_now - 30 * RIVAL_MS)
   call('ZADD', WAITING .. host, host_now, RUN)
+end
+
+local function first_end(host)
   return tonumber(call('ZRANGE', SLOTS .. host, 0, 0, 'WITHSCORES')[2])
 end
 
--- Leases up to `most` requests of a host, the best first.
-local function lease_from(host, most)
-  local popped = call('ZPOPMIN', QUEUE .. host, most)
+local function lease_one(host, id, body, wait, reserved)
+  call('HSET', OWNER, id, token)
+  call('ZADD', DEADLINE, now + lease, id)
+  call('ZADD', SLOTS .. host, host_now + fetch_ms, RUN .. ' ' .. id .. ' ' .. token)
+  hand_out(id, body, wait, reserved)
+end
+
+-- Leases up to `limit` requests of a host, the best first; with a gap, as many as may begin soon.
+local function lease_from(host, limit, at)
   local got = 0
-  for i = 1, #popped, 2 do
-    local id = popped[i]
-    local body = call('HGET', BODY, id)
-    if body then
-      got = got + 1
-      call('HSET', OWNER, id, token)
-      call('ZADD', DEADLINE, now + lease, id)
-      call('ZADD', SLOTS .. host, host_now + fetch_ms, RUN .. ' ' .. id .. ' ' .. token)
-      hand_out(id, body)
+  local popped = call('ZPOPMIN', QUEUE .. host, gap > 0 and 1 or limit)
+  while #popped > 0 do
+    for i = 1, #popped, 2 do
+      local body = call('HGET', BODY, popped[i])
+      if body then
+        got = got + 1
+        local wait, reserved = 0, '0'
+        if gap > 0 then
+          wait = math.ceil(at - host_now)
+          at = reserve(host, at)
+          reserved = mark(at)
+        end
+        lease_one(host, popped[i], body, wait, reserved)
+      end
     end
+    if gap == 0 or got >= limit or at > host_now + LOOK_AHEAD_MS then break end
+    popped = call('ZPOPMIN', QUEUE .. host, 1)
+  end
+  if got > 0 then
+    call('HSET', HOST .. host, 'rate', int(rate + 1000 * got), 'rate_at', int(host_now), 'last', RUN)
+    note_weight(host, rate + 1000 * got)
+    call('HINCRBY', HOST .. host, 'taken', got)
+    if clamped then call('HINCRBY', HOST .. host, 'clamped', got) end
+    if not steered then call('EXPIRE', HOST .. host, RECORD_TTL) end
   end
   return got
 end
 
+-- Takes what the host allows. It has been in the line since `since`; `own` is false for one that
+-- others may have a better claim to.
+local function take_from(host, own, since)
+  weigh(host)
+  local at = math.max(since, next_allowed(host))
+  if at > host_now + LOOK_AHEAD_MS then
+    if #others > 0 then wait_for(host) end
+    return look_again(host, at)
+  end
+  call('ZREMRANGEBYSCORE', SLOTS .. host, '-inf', host_now)
+  local free = most - call('ZCARD', SLOTS .. host)
+  local for_node = free
+  if free > 0 then free, for_node = fair(host, free) end
+  if free <= 0 then
+    wait_for(host)
+    return look_again(host, first_end(host) or host_now)
+  end
+  if for_node <= 0 then
+    courteous = true
+    return look_again(host, host_now)
+  end
+  if gap > 0 then
+    local its_turn = #others == 0 or last_run ~= RUN or contenders(host) == 0
+    if not its_turn then courteous = true end
+    if host_now < at + (its_turn and patience(own) or GRACE_MS) then return look_again(host, at) end
+  end
+  local got = lease_from(host, math.min(want - #out / WORDS, for_node), math.max(host_now, at))
+  if call('EXISTS', QUEUE .. host) == 0 then
+    call('ZREM', READY, host)
+    call('ZREM', WAITING .. host, RUN)
+  elseif gap > 0 then
+    look_again(host, math.max(host_now, next_allowed(host)))
+  elseif got >= free then
+    wait_for(host)
+    look_again(host, first_end(host))
+  else
+    look_again(host, host_now) -- back of the line
+  end
+end
+
+local function wanted()
+  return want - #out / WORDS > 0
+end
+
+-- The hosts that are due: first those of the node, then others that nobody has come for, and at last
+-- those whose queues are so long that they would keep all others waiting.
 local function take_from_ready_hosts()
-  local ids = {}
-  for _, host in ipairs(call('ZRANGEBYSCORE', READY, '-inf', host_now, 'LIMIT', 0, want + 20)) do
-    local wanted = want - #out / 3
-    if wanted <= 0 then break end
-    local allowed_at, free = look_at(host)
-    if allowed_at then
-      call('ZADD', READY, allowed_at, host)
-    elseif free <= 0 then
-      call('ZADD', READY, host_now, host)
-      courteous = true
-    else
-      local got = lease_from(host, math.min(wanted, free))
-      if delay > 0 and got > 0 then call('ZADD', NEXT, host_now + delay, host) end
-      if call('EXISTS', QUEUE .. host) == 0 then
-        call('ZREM', READY, host)
-        call('ZREM', WAITING .. host, RUN)
-      else
-        -- Back of the line, or when it is allowed again.
-        call('ZADD', READY, look_at(host) or host_now, host)
-      end
+  local scanned = want + 20
+  if #nodes > 1 then scanned = math.min(MOST_SCANNED, scanned * #nodes) end
+  local due = call('ZRANGEBYSCORE', READY, '-inf', host_now + LOOK_AHEAD_MS, 'WITHSCORES', 'LIMIT', 0, scanned)
+  local foreign, crowded = {}, {}
+  for i = 1, #due, 2 do
+    if not wanted() then return end
+    local host, since = due[i], tonumber(due[i + 1])
+    local own = is_own(host)
+    if backlog_limit > 0 and call('ZCARD', QUEUE .. host) > backlog_limit then
+      crowded[#crowded + 1] = {host, own, since}
+    elseif own or behind then
+      take_from(host, own, since)
+    elseif delay == 0 or since + GRACE_MS <= host_now then
+      foreign[#foreign + 1] = {host, own, since}
     end
   end
-  if #out / 3 < want then call('ZADD', HUNGRY, now, node) else call('ZREM', HUNGRY, node) end
-  for i = 1, #out, 3 do ids[#ids + 1] = out[i] end
+  for _, later in ipairs({foreign, crowded}) do
+    for _, each in ipairs(later) do
+      if not wanted() then return end
+      take_from(unpack(each))
+    end
+  end
+end
+
+-- When it is worth asking again: the next hosts, each when this node may take it.
+local function look_ahead()
+  local first = call('ZRANGE', READY, 0, 15, 'WITHSCORES')
+  for i = 1, #first, 2 do
+    local at = tonumber(first[i + 1]) + patience(is_own(first[i]))
+    if not soonest or at < soonest then soonest = at end
+  end
+end
+
+local function note_claim()
+  local ids = {}
+  for i = 1, #out, WORDS do ids[#ids + 1] = out[i] end
   call('HSET', CLAIMS, node, ARGV[3] .. ' ' .. table.concat(ids, ' '))
+  if wanted() then call('ZADD', HUNGRY, now, node) else call('ZREM', HUNGRY, node) end
+  if #nodes > 1 and (#ids > 0 or is_new) then call('HSET', LOADS, node, int(load + #ids)) end
+  if #ids > 0 then
+    call('HSET', SHARD .. ':clock', 'rate', int(all_rate + 1000 * #ids), 'rate_at', int(host_now))
+  end
 end
 
 local code = 'ok'
+local paused = call('HEXISTS', META, 'paused')
 if number < tonumber(last) then
   code = 'old'
 elseif number == tonumber(last) then -- the answer was lost: again what that claim got and still holds
@@ -126,29 +216,36 @@ elseif number == tonumber(last) then -- the answer was lost: again what that cla
     local body = owns(id, token) and call('HGET', BODY, id)
     if body then
       call('ZADD', DEADLINE, now + lease, id)
-      hand_out(id, body)
+      -- The time that was reserved may have passed: a mark of no reservation makes the node ask.
+      hand_out(id, body, 0, '-1')
     end
   end
 else
-  take_from_ready_hosts()
+  read_policy()
+  read_others()
+  read_turns(node)
+  if paused == 0 then take_from_ready_hosts() end
+  note_claim()
 end
 commit()
 
 local wait = -1
-if #out == 0 then
+if code == 'ok' and wanted() then
   -- A clock moves one step a look at most, so whoever waits for it must look that often.
-  local function sooner(key, clock, step)
-    local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    if first[2] then
-      local ms = math.max(0, math.min(tonumber(first[2]) - clock, step))
-      if wait < 0 or ms < wait then wait = ms end
-    end
+  local function sooner(at, clock, step)
+    if not at then return end
+    local ms = math.ceil(math.max(0, math.min(at - clock, step)))
+    if wait < 0 or ms < wait then wait = ms end
   end
-  sooner(READY, host_now, SHARD_STEP_MS)
-  sooner(DELAYED, now, run_step)
-  sooner(DEADLINE, now, run_step)
-  if courteous then wait = COURTESY_MS end
+  local function first_of(key)
+    return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+  end
+  if paused == 0 then look_ahead() end
+  sooner(soonest, host_now, SHARD_STEP_MS)
+  sooner(first_of(DELAYED), now, run_step)
+  sooner(first_of(DEADLINE), now, run_step)
+  if courteous then wait = math.max(wait, COURTESY_MS) end
 end
-local answer = {code, state, call('HLEN', BODY), wait, call('HEXISTS', META, 'stopping'), wall}
+local answer = {code, state, call('HLEN', BODY), wait, call('HEXISTS', META, 'stopping'), paused, wall}
 for i = 1, #out do answer[#answer + 1] = out[i] end
 return answer

@@ -48,8 +48,8 @@ if base then
   use(base)
   if remove_seen(base .. ':seen') and removed < budget and remove_queues() then
     call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, VISITS, PARKED, HUNGRY,
-      CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, base .. ':items', base .. ':marks', base .. ':failed_items',
-      base .. ':quality')
+      LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, base .. ':items', base .. ':marks',
+      base .. ':failed_items', base .. ':quality')
     call('SREM', SHARD .. ':garbage', base)
     removed = removed + 1
   end

@@ -1,10 +1,12 @@
--- hold_off: hosts have asked to be left alone for a while (Retry-After, too many requests).
+-- hold_off: hosts have asked to be left alone for a while (Retry-After).
 --
 -- ARGV  1 time, then pairs: host, ms
--- Returns  1; it holds for all runs of the shard, and never shortens an earlier pause
+-- Returns  1; it holds for all runs of the shard, and never shortens an earlier pause. Up to a half is
+--          added, so that hosts that were blocked together do not return together.
 
 if not begin() then return lost_run() end
 for i = 2, #ARGV, 2 do
-  call('ZADD', NEXT, 'GT', host_now + tonumber(ARGV[i + 1]), ARGV[i])
+  local ms = tonumber(ARGV[i + 1])
+  call('ZADD', NEXT, 'GT', host_now + ms + jitter(ARGV[i], math.floor(ms / 2)), ARGV[i])
 end
 return 1

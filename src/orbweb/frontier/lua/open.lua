@@ -4,7 +4,7 @@
 -- ARGV  1 time ('' = server's), 2 job, 3 run, 4 epoch to use if the run is new, 5 finished ttl ms,
 --       6 run ttl ms (0 = never collected), 7 keep alive (0/1), 8 dedup scope (run, spider),
 --       9 concurrency (0 = no limit), 10 delay ms, 11 fetch timeout ms, 12 clock step ms,
---       13 max retries, 14 max deliveries
+--       13 max retries, 14 max deliveries, 15 what else it wants of hosts: see read_policy in host.lua
 -- Returns  state it was found in (new, running, done), epoch
 
 read_wall()
@@ -31,11 +31,13 @@ if ARGV[8] == 'spider' then
   seen = SHARD .. ':job:' .. ARGV[2] .. ':' .. call('HGET', SHARD .. ':jobs', ARGV[2]) .. ':seen'
 end
 call('HSET', META, 'concurrency', ARGV[9] == '0' and int(NO_LIMIT) or ARGV[9], 'delay', ARGV[10], 'fetch', ARGV[11],
-  'step', ARGV[12], 'retries', ARGV[13], 'deliveries', ARGV[14], 'ttl', ARGV[6], 'seen', seen)
+  'step', ARGV[12], 'retries', ARGV[13], 'deliveries', ARGV[14], 'ttl', ARGV[6], 'seen', seen,
+  'policy', ARGV[15])
 call('HDEL', META, 'stopping')
 call('HSET', SHARD .. ':current', name, epoch)
 if old then give_up(name .. ':' .. old) end
 begin()
+speak()
 call('ZADD', SHARD .. ':runs', ARGV[6] == '0' and 'inf' or wall + tonumber(ARGV[6]), name .. ':' .. epoch)
 if ARGV[7] == '1' then
   call('HSET', BODY, HOLD, pack_body(HOLD, 0, 0, ''))

@@ -14,12 +14,14 @@ for i = 5, #ARGV, 2 do
   end
 end
 call('ZADD', NODES, now, node)
+speak()
 if ARGV[4] ~= '' then call('HSET', BEATS, node, int(wall) .. '\n' .. ARGV[4]) end
 -- Nodes that have been silent for long cannot come back under the same name: it is new per process.
 for _, silent in ipairs(call('ZRANGEBYSCORE', NODES, '-inf', now - 20 * lease, 'LIMIT', 0, 20)) do
   call('ZREM', NODES, silent)
   call('HDEL', BEATS, silent)
   call('HDEL', CLAIMS, silent)
+  call('HDEL', LOADS, silent)
 end
 -- Hosts that may be fetched again need no entry; the beats of nodes keep their number small.
 for _, host in ipairs(call('ZRANGEBYSCORE', NEXT, '-inf', host_now, 'LIMIT', 0, 500)) do

@@ -10,8 +10,17 @@
 -- Shard (shared by all jobs of a prefix)
 --   :clock      hash  wall, log              monotone clock of politeness
 --   :slots:HOST zset  run base + id + token -> latest end of that fetch (ms)
---   :next       zset  host -> next allowed time (ms); only hosts that must be waited for
---   :waiting:HOST zset run base -> when it last found the host full (ms)
+--   :next       zset  host -> next allowed time (ms, sixteenths); only hosts that must be waited for
+--   :waiting:HOST zset run base -> when it last could not have the host (ms)
+--   :host:HOST  hash  what is known of a host
+--                       taken, rate, rate_at   fetches handed out; decayed count of them (thousandths)
+--                       last                   run that had the host last
+--                       good, bad, streak      answers that showed it well and ill; ill in a row
+--                       opens, open_until      circuit: how often it opened since it was well
+--                       refusals               in a row, without saying for how long
+--                       crawl                  gap that robots.txt asks for (ms)
+--                       auto, top, window, answers, failures, latency, base, settle   see report.lua
+--   :pace       hash  run base -> delay, concurrency, when its nodes last spoke (ms)
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
 --   :jobs       hash  job -> generation      of what its runs have seen, when they share it
 --   :runs       zset  job:run:epoch -> when it may be collected (wall ms, inf = never)
@@ -29,6 +38,7 @@
 --                     :visits hash id -> its fingerprints
 --   :parked     hash  fingerprint -> first link to such a page, as id \n body: enters if the request dies
 --   :hungry     zset  node -> when it last got less than it asked for
+--   :loads      hash  node -> how much it was handed out; :homes hash: nodes, whose the hosts are, heavy hosts
 --   :claims     hash  node -> seq of its last claim and the ids it got
 --   :nodes      zset  node -> last beat (run's clock), :beats hash node -> wall ms \n what it said
 --   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n error
@@ -48,8 +58,9 @@ local BUCKET_LOAD = 192 -- the fullest bucket holds about twice that; an int-set
 local PRIORITY_STEP = 4294967296
 
 local RUN, META, BODY, QUEUE, READY, DELAYED, DEADLINE, OWNER
-local EXPIRED, EMITTED, VISITED, VISITS, PARKED, HUNGRY, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
+local EXPIRED, EMITTED, VISITED, VISITS, PARKED, HUNGRY, LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
 local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':waiting:'
+local HOST, PACE = SHARD .. ':host:', SHARD .. ':pace'
 
 local wall, now, host_now -- server's clock; the run's clock; the shard's clock
 local state, seq, concurrency, delay, fetch_ms, max_retries, max_deliveries, seen_base
@@ -66,7 +77,8 @@ local function use(base)
   DELAYED, DEADLINE, OWNER = base .. ':delayed', base .. ':deadline', base .. ':owner'
   EXPIRED, EMITTED = base .. ':expired', base .. ':emitted'
   VISITED, VISITS, PARKED = base .. ':visited', base .. ':visits', base .. ':parked'
-  HUNGRY, CLAIMS, NODES, BEATS = base .. ':hungry', base .. ':claims', base .. ':nodes', base .. ':beats'
+  HUNGRY, LOADS, HOMES = base .. ':hungry', base .. ':loads', base .. ':homes'
+  CLAIMS, NODES, BEATS = base .. ':claims', base .. ':nodes', base .. ':beats'
   DEAD, WHY, REASONS = base .. ':dead', base .. ':why', base .. ':reasons'
 end
 
@@ -109,6 +121,11 @@ local function begin()
   return true
 end
 
+-- Notes what the run wants of its hosts, and that its nodes live: as long as they do, it has a say.
+local function speak()
+  call('HSET', PACE, RUN, int(delay) .. ' ' .. int(concurrency) .. ' ' .. int(host_now))
+end
+
 local function lost_run()
   return redis.error_reply('RUNLOST ' .. tostring(RUN))
 end
@@ -118,6 +135,7 @@ local function give_up(name)
   local base = SHARD .. ':run:' .. name
   call('SADD', SHARD .. ':garbage', base)
   call('ZREM', SHARD .. ':runs', name)
+  call('HDEL', SHARD .. ':pace', base)
   call('HDEL', base .. ':meta', 'state')
 end
 
@@ -304,13 +322,17 @@ end
 -- Gives a politeness slot back and tells the runs that wait for the host when it is allowed again.
 local function free_slot(id, token, host)
   if call('ZREM', SLOTS .. host, RUN .. ' ' .. id .. ' ' .. token) == 0 then return end
-  local at = host_now
-  if delay > 0 then
-    at = math.max(host_now + delay, tonumber(call('ZSCORE', NEXT, host)) or 0)
-    call('ZADD', NEXT, at, host)
-  end
   local runs = call('ZRANGE', WAITING .. host, 0, -1)
+  if #runs == 0 then return end
+  local at = math.max(host_now, tonumber(call('ZSCORE', NEXT, host)) or 0)
   for _, run in ipairs(runs) do call('ZADD', run .. ':ready', 'XX', at, host) end
+end
+
+-- Whether the host is one that is fetched with gaps, whoever asks for them.
+local function has_gap(host)
+  if delay > 0 then return true end
+  local v = call('HMGET', HOST .. host, 'limit', 'crawl', 'ceiling', 'auto')
+  return (v[1] or v[2] or v[3] or v[4]) and true or false
 end
 
 local function unlease(id)
@@ -338,9 +360,9 @@ local function reap(limit)
     bump('reaped')
     if body and id ~= SEED then
       local host, priority, retries = unpack_body(body)
-      -- With a delay the slot stays in quarantine until the fetch must have ended: the node that
-      -- lost the lease may be slow, not dead.
-      if delay == 0 and token then free_slot(id, token, host) end
+      -- Of a host with a gap the slot stays in quarantine until the fetch must have ended: the node
+      -- that lost the lease may be slow, not dead.
+      if token and not has_gap(host) then free_slot(id, token, host) end
       local deliveries = call('HINCRBY', EXPIRED, id, 1)
       if deliveries >= max_deliveries then
         local text = 'handed out ' .. int(deliveries) .. ' times, never answered'

@@ -2,11 +2,11 @@
 --
 -- ARGV  1 time (not looked at)
 -- Returns  state, pending, leased, delayed, dead, hosts, items, retried, reaped, fenced, repaired,
---          seed batches, seeding (0/1), somebody seeds (0/1), hold (0/1), stopping (0/1), started,
---          finished (wall ms), then pairs: reason, number
+--          seed batches, seeding (0/1), somebody seeds (0/1), hold (0/1), stopping (0/1), paused (0/1),
+--          started, finished (wall ms), then pairs: reason, number
 
 local meta = call('HMGET', META, 'state', 'items', 'retried', 'reaped', 'fenced', 'repaired', 'cursor',
-  'stopping', 'started', 'finished')
+  'stopping', 'paused', 'started', 'finished')
 if not meta[1] then return lost_run() end
 local function number(value) return tonumber(value) or 0 end
 local answer = {
@@ -14,7 +14,7 @@ local answer = {
   call('ZCARD', READY), number(meta[2]), number(meta[3]), number(meta[4]), number(meta[5]),
   number(meta[6]), number(meta[7]), call('HEXISTS', BODY, SEED), call('HEXISTS', OWNER, SEED),
   call('HEXISTS', BODY, HOLD),
-  meta[8] and 1 or 0, number(meta[9]), number(meta[10]),
+  meta[8] and 1 or 0, meta[9] and 1 or 0, number(meta[10]), number(meta[11]),
 }
 for _, word in ipairs(call('HGETALL', REASONS)) do answer[#answer + 1] = word end
 return answer

@@ -120,7 +120,7 @@ class _SeparateSeen(StoreFrontier):
         return is_new
 
 
-Popped = list[tuple[str, Task, int]]
+Popped = list[tuple[str, Task, float]]
 
 
 class _PopAndLease(StoreFrontier):
@@ -328,13 +328,20 @@ class _NoReplay(StoreFrontier):
         return await super().claim(node, seq, want, lease_ms)
 
 
-async def _start_unchecked(step: Any) -> None:
-    return
+def _unchecked(step: Any) -> bool:
+    return True
 
 
-async def _renew_once(step: Any) -> None:
-    if step.over or not step._tools.ledger.valid(step.held, step._tools.clock()):
-        await step._renew()
+_is_held, _renew = step_module.Step._is_held, step_module.Step._renew
+
+
+def _held_or_renewed(step: Any) -> bool:
+    return step.__dict__.pop("renewed", False) or _is_held(step)
+
+
+async def _renew_and_believe(step: Any) -> None:
+    await _renew(step)
+    step.renewed = True
 
 
 class _Unsettled(LossyFrontier):
@@ -467,7 +474,7 @@ MUTANTS: dict[str, Mutant] = {
             "start_unchecked",
             "who trusts a lease without a look at the clock",
             by=("zombie_start",),
-            patches=((step_module.Step, "_before_send", _start_unchecked),),
+            patches=((step_module.Step, "_is_held", _unchecked),),
             change=_many_pauses,
         ),
         Mutant(
@@ -475,7 +482,10 @@ MUTANTS: dict[str, Mutant] = {
             "our first version: the answer may be old when it is read",
             by=("zombie_start",),
             seeds=3000,
-            patches=((step_module.Step, "_before_send", _renew_once),),
+            patches=(
+                (step_module.Step, "_is_held", _held_or_renewed),
+                (step_module.Step, "_renew", _renew_and_believe),
+            ),
             change=_stop_and_go,
         ),
         Mutant(

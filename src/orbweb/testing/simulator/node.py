@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from orbweb.download.base import DownloadError
+from orbweb.download.base import DownloadError, Gate
 from orbweb.download.chain import Chain
 from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import EngineOptions, World
@@ -166,7 +166,10 @@ class Downloader:
         self._node = node
         self._leases: dict[Any, Held] = {}
 
-    async def fetch(self, request: Request) -> Response:
+    async def fetch(self, request: Request, gate: Gate | None = None) -> Response:
+        if gate is not None:
+            await gate.enter()
+            gate.sent()
         node = self._node
         page = node.simulation.page_of(request.url)
         answer = asyncio.get_running_loop().create_future()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from orbweb.errors import RunLost, StoreUnavailable
 from orbweb.frontier.base import (
+    SLACK_MS,
     Ack,
     Claim,
     Held,
@@ -20,8 +21,10 @@ from orbweb.frontier.base import (
     NackResult,
     NewRequest,
     Opened,
+    Permit,
     RunConfig,
     SeedReply,
+    Signal,
     Status,
 )
 from orbweb.frontier.memory import MemoryFrontier
@@ -269,6 +272,12 @@ class LossyFrontier:
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         return await self.call("nack", nacks)
+
+    async def permit(self, id: str, token: str, mark: int, slack_ms: int = SLACK_MS) -> Permit:
+        return await self.call("permit", id, token, mark, slack_ms)
+
+    async def report(self, signals: Sequence[Signal]) -> None:
+        await self.call("report", signals)
 
     async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
         await self.call("hold_off", pauses)

@@ -1,0 +1,252 @@
+"""When the hosts of a frontier in memory may be fetched. The twin of `host.lua`, `report.lua`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha1
+from typing import TYPE_CHECKING
+
+from orbweb.frontier.base import SLACK_MS, Signal
+from orbweb.frontier.memory_timed import Clock, TimedSet
+
+if TYPE_CHECKING:
+    from orbweb.frontier.memory_state import Run
+
+LOOK_AHEAD_MS = 50
+GRACE_MS = 50
+LATEST_MS = 1000
+ACTIVE_MS = 30_000
+HALF_LIFE_MS = 30_000
+WINDOW_MS = 1000
+FEW = 3
+LONGEST_WINDOW_MS = 10_000
+LONGEST_COOLDOWN = 16
+MOST_REFUSALS = 7
+NO_LIMIT = 1_000_000
+GAP_FIELDS = ("limit", "crawl", "ceiling", "auto")
+
+Record = dict[str, float]
+"""What is known of a host, by the names of the fields in `shard.lua`; numbers only."""
+
+
+@dataclass(slots=True)
+class Weighed:
+    """What holds for a host now."""
+
+    gap: float
+    """Least ms between the starts of two fetches; 0 = none."""
+    most: int
+    closed_until: int
+    clamped: bool = False
+
+
+@dataclass(slots=True)
+class Hosts:
+    """What the runs of a shard share: the hosts' politeness, and the clock that it goes by."""
+
+    clock: Clock = field(default_factory=Clock)
+    now: int = 0
+    """The shard's clock."""
+    wall: int = 0
+    rate: int = 0
+    """Decayed count of all fetches, in thousandths, as of `rate_at`."""
+    rate_at: int = 0
+    slots: dict[str, dict[str, int]] = field(default_factory=dict)
+    next_allowed: TimedSet = field(default_factory=TimedSet)
+    waiting: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By host: run base to when it last could not have the host."""
+    records: dict[str, Record] = field(default_factory=dict)
+    last: dict[str, str] = field(default_factory=dict)
+    """By host: base of the run that had it last."""
+    pace: dict[str, tuple[Run, int]] = field(default_factory=dict)
+    """By base: the run, and when its nodes last spoke."""
+
+    def jitter(self, host: str, ms: float) -> int:
+        return math.floor(ms * chance(f"{host} {self.now}"))
+
+    def decayed(self, value: float, at: float) -> int:
+        return math.floor(value * 2 ** (-(self.now - at) / HALF_LIFE_MS))
+
+    def rate_of(self, host: str) -> int:
+        record = self.records.get(host, {})
+        return self.decayed(record.get("rate", 0), record.get("rate_at", self.now))
+
+    def all_rate(self) -> int:
+        return self.decayed(self.rate, self.rate_at)
+
+    def others(self, run: Run) -> Iterator[Run]:
+        """The other runs of the shard whose nodes live."""
+        for base, (other, spoke) in self.pace.items():
+            if base != run.base and spoke > self.now - ACTIVE_MS:
+                yield other
+
+    def _in_force(self, until: float) -> bool:
+        return until == 0 or until > self.wall
+
+    def weigh(self, run: Run, host: str) -> Weighed:
+        """See `weigh` in `host.lua`."""
+        config, record = run.config, self.records.get(host, {})
+        found = Weighed(run.delay, run.concurrency, 0)
+        for other in self.others(run):
+            if host in other.queues:
+                found.gap = max(found.gap, other.delay)
+                found.most = min(found.most, other.concurrency)
+        if "limit" in record and self._in_force(record.get("limit_until", 0)):
+            found.gap = max(found.gap, record["limit"])
+        found.gap = max(found.gap, record.get("crawl", 0))
+        if config.autothrottle:
+            found.gap = max(found.gap, record.get("auto", config.autothrottle_start_ms))
+        ceiling: float = config.unapproved_delay_ms if config.require_approval else 0
+        if "ceiling" in record and self._in_force(record.get("ceiling_until", 0)):
+            ceiling = record["ceiling"]
+        if ceiling > found.gap:
+            found.gap, found.clamped = ceiling, True
+        if "paused" in record and self._in_force(record["paused"]):
+            found.closed_until = self.now + LATEST_MS * 5
+        if record.get("opens"):
+            if record["open_until"] > self.now:
+                found.closed_until = max(found.closed_until, int(record["open_until"]))
+            else:
+                found.most = 1
+        return found
+
+    def next_of(self, host: str, found: Weighed) -> float:
+        return max(self.next_allowed.at.get(host, 0), found.closed_until)
+
+    def has_gap(self, run: Run, host: str) -> bool:
+        record = self.records.get(host, {})
+        return run.delay > 0 or any(name in record for name in GAP_FIELDS)
+
+    def reserve(
+        self, run: Run, host: str, found: Weighed, at: float, slack: int | None = None
+    ) -> float:
+        """Reserve the host from `at` on; returns when it is allowed next."""
+        gap = found.gap
+        length = gap + (min(SLACK_MS, math.floor(gap * 0.8) / 16) if slack is None else slack)
+        if run.config.randomize_delay:
+            length += math.floor(gap * 8 * chance(f"{host} {mark(at)}")) / 16
+        self.next_allowed.set(host, at + length)
+        return at + length
+
+    def note_taken(self, run: Run, host: str, found: Weighed, got: int) -> None:
+        rate = self.rate_of(host)
+        record = self.records.setdefault(host, {})
+        record["rate"], record["rate_at"] = rate + 1000 * got, self.now
+        record["taken"] = record.get("taken", 0) + got
+        if found.clamped:
+            record["clamped"] = record.get("clamped", 0) + got
+        self.last[host] = run.base
+
+    def hold_off(self, host: str, ms: float) -> None:
+        at = self.now + ms + self.jitter(host, math.floor(ms / 2))
+        if at > self.next_allowed.at.get(host, 0):
+            self.next_allowed.set(host, at)
+
+    # -- what nodes have met
+
+    def report(self, run: Run, signal: Signal) -> None:
+        """See `report.lua`."""
+        if signal.crawl_delay_ms > 0:
+            self.records.setdefault(signal.host, {})["crawl"] = signal.crawl_delay_ms
+        elif signal.crawl_delay_ms == 0:
+            self.records.get(signal.host, {}).pop("crawl", None)
+        if signal.good + signal.bad > 0:
+            record = self.records.setdefault(signal.host, {})
+            for name, n in (("good", signal.good), ("bad", signal.bad)):
+                record[name] = record.get(name, 0) + n
+            self._judge_circuit(run, record, signal)
+            self._back_off(run, record, signal)
+            if run.config.autothrottle:
+                self._throttle(run, record, signal)
+
+    def _judge_circuit(self, run: Run, record: Record, signal: Signal) -> None:
+        config = run.config
+        row = (0 if signal.good else record.get("streak", 0)) + signal.streak
+        opens = int(record.get("opens", 0))
+        if record.get("open_until", 0) > self.now:
+            return
+        if opens and signal.good:
+            record.pop("opens")
+            record.pop("open_until")
+        elif config.circuit_threshold and (
+            row >= config.circuit_threshold or (opens and signal.bad)
+        ):
+            cooldown = config.circuit_cooldown_ms * min(2**opens, LONGEST_COOLDOWN)
+            row = 0
+            record["opens"] = opens + 1
+            extra = self.jitter(signal.host, math.floor(cooldown / 4))
+            record["open_until"] = self.now + cooldown + extra
+        if row != record.get("streak", 0):
+            record["streak"] = row
+
+    def _back_off(self, run: Run, record: Record, signal: Signal) -> None:
+        if signal.refused == 0:
+            if signal.good:
+                record.pop("refusals", None)
+        elif self.next_allowed.at.get(signal.host, 0) <= self.now + LATEST_MS:
+            refusals = int(record.get("refusals", 0))
+            self.hold_off(signal.host, run.config.refused_pause_ms * 2**refusals)
+            record["refusals"] = min(refusals + 1, MOST_REFUSALS)
+
+    def _throttle(self, run: Run, record: Record, signal: Signal) -> None:
+        if self.now < record.get("settle", 0):
+            return
+        began = record.get("window", self.now)
+        answers = int(record.get("answers", 0)) + signal.good + signal.bad
+        failures = int(record.get("failures", 0)) + signal.bad
+        total = int(record.get("latency", 0)) + signal.latency_ms
+        passed = self.now - began
+        if passed < WINDOW_MS or (answers < FEW and passed < LONGEST_WINDOW_MS):
+            record |= {
+                "window": began,
+                "answers": answers,
+                "failures": failures,
+                "latency": total,
+            }
+            return
+        rate = math.floor(1_000_000 / record.get("auto", run.config.autothrottle_start_ms))
+        top, base, mean = record.get("top", 0), record.get("base", 0), math.floor(total / answers)
+        settle = 0
+        crowded = base > 0 and answers >= FEW and mean > base * 2 + 50
+        if failures * 20 > answers or crowded:
+            served = math.floor((answers - failures) * 1_000_000 / passed)
+            top = rate
+            rate = max(math.floor(rate / 2), math.floor(min(rate, served) * 0.95))
+            settle = self.now + WINDOW_MS + min(mean, LONGEST_WINDOW_MS)
+        else:
+            lower = base == 0 or mean < base
+            base = max(mean, 1) if lower else base + math.floor((mean - base) / 16)
+            if answers * 1_000_000 / passed >= rate * 0.7:
+                rate = raised(rate, top)
+        sixteenths = max(1, math.floor(16_000_000 / max(1, rate)))
+        record |= {
+            "auto": min(sixteenths / 16, run.config.autothrottle_longest_ms),
+            "top": top,
+            "window": max(self.now, settle),
+            "answers": 0,
+            "failures": 0,
+            "latency": 0,
+            "base": base,
+            "settle": settle,
+        }
+
+
+def raised(rate: int, top: float) -> int:
+    """A higher rate: quickly up to what was too much before (`top`, 0 = unknown), then slowly."""
+    if top == 0:
+        return rate + math.ceil(rate / 10)
+    if rate < top * 0.7:
+        return rate + math.ceil(rate / 4)
+    return rate + math.ceil(top / 20 if rate < top * 0.95 else top / 100)
+
+
+def chance(words: str) -> float:
+    """A number from 0 to 1 that is the same for the same words."""
+    return int(sha1(words.encode(), usedforsecurity=False).hexdigest()[:8], 16) / 2**32
+
+
+def mark(at: float) -> int:
+    """The name of a reserved time."""
+    return int(at * 16)
