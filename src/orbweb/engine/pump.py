@@ -250,9 +250,7 @@ class Pump:
                 await self._tell_nacks()
         return chosen
 
-    def _begin(
-        self, lease: Lease, at_ms: int, sent: float, answered: float, begin: Begin
-    ) -> None:
+    def _begin(self, lease: Lease, at_ms: int, sent: float, answered: float, begin: Begin) -> None:
         turn = Turn.of(sent, answered, lease.start_ms, lease.mark)
         self._fetching.add(lease.held)
         self._steps[lease.held] = begin(lease, turn, at_ms + int(lease.start_ms))
