@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from tests.brokers import GIVEN, GivenCluster, MockBroker, Noida, new_topic, noida_program
 
+import orbweb
 from orbweb.consume.base import Message
 from orbweb.consume.topics import TopicSource
 from orbweb.errors import PipelineError, StoreUnavailable
@@ -16,6 +18,7 @@ from orbweb.kafka.envelope import decode
 from orbweb.model.item import Origin, item_record
 from orbweb.pipelines.base import Page
 from orbweb.pipelines.kafka import KafkaPipeline
+from orbweb.testing.site import SiteThread
 
 needs_noida = pytest.mark.skipif(
     not GIVEN and noida_program() is None, reason="noida-db is not installed"
@@ -136,6 +139,35 @@ def test_one_record_that_the_broker_refuses_is_refused_and_the_rest_is_stored(
     (refusal,) = pipeline.save_pages([page(1, 2), huge, page(4, id="r3")])
     assert refusal.record is huge.records[0]
     assert set(numbers(group.read(group.join(), 3))) >= {1, 2, 4}
+
+
+def test_a_page_with_a_refused_record_is_kept_as_failed_and_the_others_are_done(
+    members: Members, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    class Sizes(orbweb.AirSpider):
+        custom_settings: ClassVar = {
+            "ITEM_PIPELINES": ["orbweb.pipelines.kafka.KafkaPipeline"],
+            "KAFKA_BOOTSTRAP_SERVERS": members.broker.servers.split(","),
+            "KAFKA_TOPIC": members.topic,
+        }
+
+        def start_requests(self) -> Iterator[orbweb.Request]:
+            for n in range(5):
+                yield orbweb.Request(f"{site.url}/flat?n={n}", callback=self.parse)
+
+        def parse(self, response: orbweb.Response) -> Iterator[dict[str, object]]:
+            n = int(response.url.rpartition("=")[2])
+            yield {"n": n, "text": ""}
+            yield {"n": n + 100, "text": "x" * (2_000_000 if n == 3 else 1)}
+
+    with SiteThread() as site:
+        report = Sizes().run().as_dict()
+    assert report["reasons"] == {"done": 4, "item_rejected": 1}
+    assert report["item_failed"] == 1
+    wanted = [*range(5), *(n + 100 for n in range(5) if n != 3)]
+    assert numbers(members.read(members.join(), 9)) == wanted
 
 
 @needs_noida

@@ -13,9 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Any
 
 from orbweb.cli import show
 from orbweb.cli.options import project_settings
@@ -37,10 +35,14 @@ from orbweb.pipelines.sql_tables import Tables, open_engine
 from orbweb.settings import Settings
 from orbweb.spiders.progress import LIVE_SECONDS, LiveLine, on_terminal
 
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
 SUMMARY_PREFIX = "ORBWEB_CONSUME_SUMMARY"
 START_SECONDS = 30.0
 """How long the database and the brokers may take to answer at the start."""
 
+LONGEST_GROUP = 200
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 logger = get_logger("consume")
@@ -175,9 +177,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _item_store(
-    plan: ConsumePlan, settings: Settings, engine: sa.Engine, ledger: Ledger
-) -> ItemStore:
+def _item_store(plan: ConsumePlan, settings: Settings, engine: Engine, ledger: Ledger) -> ItemStore:
     tables = Tables(engine, create=plan.create_tables or settings["SQL_CREATE_TABLES"])
     rows = RowWriter(engine, tables, Conflict(settings["SQL_ON_CONFLICT"]))
     return ItemStore(engine, ledger, rows, tables, dead_letters=plan.retry_dead)
@@ -317,6 +317,8 @@ def _refuse_contradictions(plan: ConsumePlan) -> None:
         raise ConfigError("--topic names a Kafka topic and --stream a stream: keep one")
     if plan.brokers is not None and plan.topic is None:
         raise ConfigError("--brokers goes with --topic")
+    if not 0 < len(plan.group) <= LONGEST_GROUP:
+        raise ConfigError(f"--group has 1 to {LONGEST_GROUP} characters")
     if plan.retry_dead and (plan.topic or plan.stream or plan.from_beginning):
         raise ConfigError("--retry-dead reads the database and nothing else")
     if plan.retry_dead and plan.workers > 1:

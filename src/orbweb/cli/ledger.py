@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import sqlalchemy as sa
-
 from orbweb.cli import show
 from orbweb.cli.options import project_settings
+from orbweb.consume.consumer import Patience
 from orbweb.consume.ledger import Ledger, LedgerBook, RunKeys
-from orbweb.errors import ConfigError, StoreUnavailable
-from orbweb.log import mask_secrets
-from orbweb.pipelines.sql_tables import open_engine, reason_of
+from orbweb.errors import ConfigError
+from orbweb.pipelines.sql_tables import open_engine
 
 SHOWN_DEAD = 20
 
@@ -79,12 +78,8 @@ def _book(to: str | None) -> LedgerBook:
     url = to or project_settings((), None)["SQL_URL"]
     if not url:
         raise ConfigError("say which database: --to URL, or the setting SQL_URL")
-    engine = open_engine(url)
-    ledger = Ledger(engine, "")
-    try:
-        ledger.prepare()
-    except sa.exc.SQLAlchemyError as error:
-        raise StoreUnavailable(f"{mask_secrets(url)}: {reason_of(error)}") from error
+    ledger = Ledger(open_engine(url), "")
+    Patience(threading.Event()).ask(ledger.prepare, within_seconds=0)
     return ledger.book()
 
 

@@ -50,7 +50,7 @@ class Patience:
             try:
                 answer = call()
             except (StoreUnavailable, sa.exc.SQLAlchemyError) as error:
-                if isinstance(error, sa.exc.SQLAlchemyError) and is_rows_fault(error):
+                if is_rows_fault(error):
                     raise
                 text = reason_of(error)
                 if within_seconds is not None and time.monotonic() - began > within_seconds:

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 
 from orbweb.consume.base import Message
 from orbweb.consume.ledger import DeadLetter, Ledger
-from orbweb.errors import ItemError
 from orbweb.kafka.envelope import Envelope, UnreadableMessage, decode
 from orbweb.log import event, get_logger
 from orbweb.model.item import ItemRecord
@@ -108,7 +107,7 @@ class ItemStore:
         """What became of them, or the error with which the database refuses a row."""
         try:
             return self._transact(messages, items, letters, positions)
-        except (sa.exc.StatementError, ItemError) as error:
+        except Exception as error:
             if not is_rows_fault(error):
                 raise
             return error

@@ -88,7 +88,7 @@ class RunKeys:
     base: str
 
     def __getattr__(self, name: str) -> str:
-        if name not in RUN_KEYS:
+        if name not in RUN_KEYS | ITEM_KEYS:
             raise AttributeError(name)
         return f"{self.base}:{name}"
 
@@ -100,8 +100,10 @@ RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
     | {"loads", "homes"}
     | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
-    | {"items", "marks", "failed_items", "quality"}
 )
+
+ITEM_KEYS = frozenset({"items", "marks", "failed_items", "quality"})
+"""Keys of a run that no transition reads, see `frontier/items.py`; `collect` removes them."""
 
 
 def split_run_name(name: str) -> tuple[str, str, str]:

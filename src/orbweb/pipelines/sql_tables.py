@@ -113,8 +113,8 @@ def first_wins(engine: sa.Engine, table: sa.Table) -> sa.Insert:
 
 def is_rows_fault(error: Exception) -> bool:
     """Whether the database refuses what a row says, so that another try would end the same."""
-    if isinstance(error, ItemError):
-        return True
+    if isinstance(error, ItemError | OverflowError | UnicodeError):
+        return True  # the last two come from drivers, as they are
     if not isinstance(error, exc.StatementError):
         return False
     if not isinstance(error, exc.DBAPIError):
