@@ -127,9 +127,9 @@ class Fleet:
 
     def _strike(self, concurrency: int) -> None:
         node = self.rng.choice(self.living)
-        kind = self.rng.choices(
-            ("kill", "freeze", "blink", "leave", "outage"), (3, 3, 6, 2, 0.5)
-        )[0]
+        kind = self.rng.choices(("kill", "freeze", "blink", "leave", "outage"), (3, 3, 6, 2, 0.5))[
+            0
+        ]
         self.counts[kind] += 1
         if kind == "outage":
             self.store.outage(self.rng.uniform(500, 4_000))

@@ -70,9 +70,7 @@ class Origin:
         self.crowded: list[tuple[str, float, int]] = []
         self.arrivals: list[Arrival] | None = [] if keep else None
 
-    def fetch(
-        self, page: str, host: str, at: float, node: str, job: str, blind: bool
-    ) -> Answer:
+    def fetch(self, page: str, host: str, at: float, node: str, job: str, blind: bool) -> Answer:
         """A request arrives. `blind`: its sender was stopped since it looked at its turn."""
         seen = self.hosts.get(host)
         if seen is None:

@@ -32,7 +32,7 @@ MUTANTS = (
         "return call('HGET', OWNER, id) == token",
         "return call('HGET', OWNER, id)",
     ),
-    Mutant("a shorter pause ends a longer one", "hold_off", "'GT', "),
+    Mutant("a shorter pause ends a longer one", "host", "'GT', "),
     Mutant(
         "a host that asked for a pause is asked on",
         "claim",

@@ -30,6 +30,9 @@ return out
 
 State = dict[str, Any]
 
+FAR = 10**15
+"""A time that no test comes to (ms)."""
+
 
 class Dumper:
     """Reads every key of a server in one call. Knows nothing of what should be there."""
@@ -217,7 +220,7 @@ def _meta(run: Run) -> dict[str, str]:
         "retries": run.config.max_retries,
         "deliveries": run.config.max_deliveries,
         "stopping": int(run.stopping),
-        "paused": int(run.paused),
+        "paused": FAR if run.paused else 0,
         "policy": policy_words(run.config),
         **{name: run.counters[name] for name in ("items", "retried", "reaped", "fenced")},
     }

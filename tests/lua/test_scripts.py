@@ -5,13 +5,8 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-<<<<<<< HEAD
-from orbweb.frontier.keys import RUN_KEYS, ShardKeys
-from orbweb.frontier.scripts import PIECES, TRANSITIONS, lua_text
-=======
 from orbweb.frontier.keys import ITEM_KEYS, RUN_KEYS, ShardKeys
-from orbweb.frontier.scripts import TRANSITIONS, lua_text
->>>>>>> items
+from orbweb.frontier.scripts import PIECES, TRANSITIONS, lua_text
 
 SHARED = {"shard", *(piece for pieces in PIECES.values() for piece in pieces)}
 FOLDER = files("orbweb.frontier").joinpath("lua")
@@ -36,7 +31,9 @@ def test_keys_of_a_shard_are_those_of_the_lua() -> None:
     used = set(re.findall(r"SHARD \.\. ':(\w+):?'", texts))
     keys = ShardKeys("p")
     named = [keys.clock, keys.next_allowed, keys.current, keys.runs, keys.garbage, keys.jobs]
+    named += [keys.steered, keys.rates, keys.audit]
     named += [
+        keys.host("h"),
         keys.slots("h"),
         keys.waiting("h"),
         keys.host("h"),

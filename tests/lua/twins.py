@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.lua.direct import DirectClient, run_now, run_together
-from tests.lua.state import Dumper, State, check_sound, comparable, living, told
+from tests.lua.state import FAR, Dumper, State, check_sound, comparable, living, told
 
 from orbweb.errors import RunLost
 from orbweb.frontier.base import Held, NewRequest, RunConfig
@@ -141,7 +141,7 @@ class Twins:
         for backend, frontiers in zip(self.backends, self.servers, strict=True):
             meta = frontiers[run].run.meta
             backend.client.call(
-                *(("HSET", meta, "paused", 1) if memory.paused else ("HDEL", meta, "paused"))
+                *(("HSET", meta, "paused", FAR) if memory.paused else ("HDEL", meta, "paused"))
             )
 
     def fsck(self, run: int) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from orbweb.cli import polite
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -234,6 +235,9 @@ def reset(
     from orbweb.cli.options import project_settings
 
     steer.reset(project_settings(change, store_url), job, run_id, seen=seen, yes=yes)
+
+
+polite.add_to(app)
 
 
 @failed.command("list")

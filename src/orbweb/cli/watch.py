@@ -132,6 +132,8 @@ def state_name(counts: Status) -> str:
         return "done"
     if counts.stopping:
         return "stopping"
+    if counts.paused:
+        return "paused"
     return "resident" if counts.hold else "running"
 
 

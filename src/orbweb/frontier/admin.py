@@ -13,6 +13,7 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.base import DeadLetter, Status
 from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
+from orbweb.frontier.steering import HostAdmin
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, parse_body
 
 PAGE = 500
@@ -45,6 +46,7 @@ class Admin:
         self._prefix = prefix
         self._shard = ShardKeys(prefix)
         self._caller = ScriptCaller(client)
+        self.hosts = HostAdmin(client, prefix)
 
     async def runs(self, job: str | None = None) -> list[RunInfo]:
         """The living runs of a job, or of all, the latest started first."""

@@ -62,6 +62,18 @@ class ShardKeys:
     def pace(self) -> str:
         return f"{self.tag}:pace"
 
+    @property
+    def steered(self) -> str:
+        return f"{self.tag}:steered"
+
+    @property
+    def rates(self) -> str:
+        return f"{self.tag}:rates"
+
+    @property
+    def audit(self) -> str:
+        return f"{self.tag}:audit"
+
     def robots(self, origin: str) -> str:
         return f"{self.tag}:robots:{origin}"
 

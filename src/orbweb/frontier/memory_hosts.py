@@ -127,6 +127,7 @@ class Hosts:
         length = gap + (min(SLACK_MS, math.floor(gap * 0.8) / 16) if slack is None else slack)
         if run.config.randomize_delay:
             length += math.floor(gap * 8 * chance(f"{host} {mark(at)}")) / 16
+        self.records.setdefault(host, {})["began"] = at
         self.next_allowed.set(host, at + length)
         return at + length
 
@@ -143,6 +144,8 @@ class Hosts:
         at = self.now + ms + self.jitter(host, math.floor(ms / 2))
         if at > self.next_allowed.at.get(host, 0):
             self.next_allowed.set(host, at)
+        record = self.records.setdefault(host, {})
+        record["held"] = max(at, record.get("held", 0))
 
     # -- what nodes have met
 

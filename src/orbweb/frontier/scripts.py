@@ -27,6 +27,10 @@ TRANSITIONS: dict[str, str] = {
     "add": "",
     "redrive": DRAINING,
     "stop": DRAINING,
+    "pause": DRAINING,
+    "steer": DRAINING,
+    "hosts": "no-writes",
+    "look": "no-writes",
     "status": "no-writes",
     "visit": "",
     "fsck": DRAINING,
@@ -41,6 +45,7 @@ PIECES: dict[str, tuple[str, ...]] = {
     "permit": ("host",),
     "report": ("host",),
     "hold_off": ("host",),
+    "steer": ("host",),
 }
 """Files that stand between `shard.lua` and a transition."""
 

@@ -207,7 +207,8 @@ local function note_claim()
 end
 
 local code = 'ok'
-local paused = call('HEXISTS', META, 'paused')
+local paused = call('HGET', META, 'paused')
+paused = paused and in_force(paused) and 1 or 0
 if number < tonumber(last) then
   code = 'old'
 elseif number == tonumber(last) then -- the answer was lost: again what that claim got and still holds

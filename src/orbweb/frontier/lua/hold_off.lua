@@ -7,6 +7,6 @@
 if not begin() then return lost_run() end
 for i = 2, #ARGV, 2 do
   local ms = tonumber(ARGV[i + 1])
-  call('ZADD', NEXT, 'GT', host_now + ms + jitter(ARGV[i], math.floor(ms / 2)), ARGV[i])
+  hold(ARGV[i], host_now + ms + jitter(ARGV[i], math.floor(ms / 2)))
 end
 return 1

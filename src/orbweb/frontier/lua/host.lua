@@ -95,6 +95,12 @@ local function next_allowed(host)
   return math.max(tonumber(call('ZSCORE', NEXT, host)) or 0, closed_until)
 end
 
+-- Leaves the host alone until then, whatever its gap is.
+local function hold(host, at)
+  call('ZADD', NEXT, 'GT', at, host)
+  if at > (tonumber(call('HGET', HOST .. host, 'held')) or 0) then call('HSET', HOST .. host, 'held', int(at)) end
+end
+
 local function mark(at)
   return int(at * 16)
 end
@@ -104,6 +110,7 @@ end
 local function reserve(host, at, slack)
   local length = gap + (slack or math.min(SLACK_MS, math.floor(gap * 0.8) / 16))
   if random_gap == 1 then length = length + math.floor(gap * 8 * chance(host .. ' ' .. mark(at))) / 16 end
+  call('HSET', HOST .. host, 'began', string.format('%.4f', at))
   call('ZADD', NEXT, string.format('%.4f', at + length), host)
   return at + length
 end

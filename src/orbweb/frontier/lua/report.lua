@@ -43,7 +43,7 @@ local function back_off(refused)
     if refusals > 0 and good > 0 then call('HDEL', key, 'refusals') end
   elseif number(call('ZSCORE', NEXT, host)) <= host_now + LATEST_MS then
     local pause = refused_pause * 2 ^ refusals
-    call('ZADD', NEXT, 'GT', host_now + pause + jitter(host, math.floor(pause / 2)), host)
+    hold(host, host_now + pause + jitter(host, math.floor(pause / 2)))
     call('HSET', key, 'refusals', int(math.min(refusals + 1, MOST_REFUSALS)))
   end
 end

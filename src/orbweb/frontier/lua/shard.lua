@@ -17,9 +17,17 @@
 --                       last                   run that had the host last
 --                       good, bad, streak      answers that showed it well and ill; ill in a row
 --                       opens, open_until      circuit: how often it opened since it was well
+--                       began, held            start that was reserved last; until when it asked to be left alone
 --                       refusals               in a row, without saying for how long
 --                       crawl                  gap that robots.txt asks for (ms)
+--                       limit, ceiling         least gaps that an operator has set, that are approved (ms)
+--                       paused                 nothing is fetched until then (wall ms, 0 = until it is resumed)
+--                       limit_until, ceiling_until   wall ms, 0 = no end; *_by, *_why   whose words, for people
+--                       clamped                fetches that the ceiling, or the lack of one, slowed down
 --                       auto, top, window, answers, failures, latency, base, settle   see report.lua
+--   :steered    set   hosts with a limit, a pause or a ceiling
+--   :rates      hash  host -> JSON           the register of rates, and :audit list JSON: what operators did,
+--                     the last 10,000 times; both opaque to the scripts
 --   :pace       hash  run base -> delay, concurrency, when its nodes last spoke (ms)
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
 --   :jobs       hash  job -> generation      of what its runs have seen, when they share it

@@ -1,0 +1,107 @@
+"""How an operator's acts reach the store: each in one step with the line that records it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from orbweb.errors import ConfigError, StoreUnavailable
+from orbweb.frontier.keys import ShardKeys
+from orbweb.frontier.valkey import ScriptCaller, Word
+
+UNTOUCHED = "="
+"""Says to `lua/steer.lua` that the register is not looked at, or left as it is."""
+
+
+class Author(NamedTuple):
+    """Who does something, and why: both stand in the trail."""
+
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine:
+    """One act of an operator: on a host, or on a run of a job."""
+
+    at_ms: int
+    by: str
+    verb: str
+    host: str = ""
+    job: str = ""
+    run: str = ""
+    before: str = ""
+    after: str = ""
+    why: str = ""
+
+    def pack(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+class OperatorStore:
+    """The shards of a prefix as operators use them. All calls may raise `StoreUnavailable`."""
+
+    def __init__(self, client: Redis, prefix: str, now: int | None = None) -> None:
+        self.client = client
+        self.caller = ScriptCaller(client, now)
+        self.shards = (ShardKeys(prefix),)
+
+    def shard(self, host: str) -> ShardKeys:
+        """The shard in which all that concerns a host lies."""
+        return self.shards[0]
+
+    async def read(self, call: Any) -> Any:
+        """The answer of a plain command."""
+        try:
+            return await call
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"the store does not answer: {error}") from error
+
+    async def now_ms(self) -> int:
+        """The server's clock."""
+        if self.caller.time != "":
+            return int(self.caller.time)
+        seconds, micros = await self.read(self.client.time())
+        return int(seconds * 1000 + micros // 1000)
+
+    async def steer(
+        self,
+        line: AuditLine,
+        fields: Mapping[str, str],
+        entry: tuple[Word, Word] = (UNTOUCHED, UNTOUCHED),
+    ) -> None:
+        """Set fields of the host that the line names ('' takes one away), and record it.
+
+        `entry`: its entry in the register as it was read, and as it is to be. Raises `ConfigError`
+        when that has changed since; nothing was done then.
+        """
+        words = [word for pair in fields.items() for word in pair]
+        done, *_ = await self.caller.call(
+            "steer", (self.shard(line.host).tag,), (line.host, *entry, line.pack(), *words)
+        )
+        if not done:
+            raise ConfigError(
+                f"the rate of {line.host} was changed by someone else in this moment: look at it "
+                "(`orbweb rates list`) and decide again"
+            )
+
+    async def trail(self, host: str | None = None) -> list[AuditLine]:
+        """What was done, the latest first; at most the last 10,000 acts of a shard."""
+        lines = []
+        for shard in self.shards if host is None else (self.shard(host),):
+            for text in await self.read(self.client.lrange(shard.audit, 0, -1)):
+                line = AuditLine(**json.loads(text))
+                if host in (None, line.host):
+                    lines.append(line)
+        lines.reverse()
+        return sorted(lines, key=lambda line: -line.at_ms)
+
+
+def until(at_ms: int, for_ms: int) -> int:
+    """When what begins at `at_ms` ends; 0 (no end) when it is for 0 ms."""
+    return at_ms + for_ms if for_ms else 0
