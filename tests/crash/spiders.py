@@ -79,6 +79,16 @@ class FlatSpider(mw.Spider):
             yield {"item": text}
 
 
+class RowsSpider(FlatSpider):
+    """$ITEMS rows for the table `items` from each page."""
+
+    def parse(self, request, response):
+        time.sleep(float(os.environ.get("WORK", "0")))
+        (text,) = response.css("li.item::text").getall()
+        for number in range(int(os.environ.get("ITEMS", "10"))):
+            yield {"page": int(text.partition("-")[0]), "number": number}
+
+
 class PoisonSpider(FlatSpider):
     """Page 7 kills the process that parses it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from orbweb.frontier.keys import RUN_KEYS, ShardKeys
+from orbweb.frontier.keys import ITEM_KEYS, RUN_KEYS, ShardKeys
 from orbweb.frontier.scripts import (
     SEEING,
     SEEN_KINDS,
@@ -93,3 +93,7 @@ def test_scripts_never_look_through_the_whole_store() -> None:
     for name in (*SHARED, *TRANSITIONS):
         commands = set(re.findall(r"call\('(\w+)'", lua_text(name)))
         assert not commands & {"KEYS", "SCAN", "FLUSHDB", "FLUSHALL", "LREM"}, name
+
+
+def test_what_is_known_of_a_runs_items_is_collected_with_it() -> None:
+    assert set(re.findall(r"base \.\. ':(\w+)'", lua_text("collect"))) >= ITEM_KEYS

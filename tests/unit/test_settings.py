@@ -224,8 +224,8 @@ def test_a_feature_that_is_not_there_is_refused_unless_switched_off(tmp_path: Pa
     assert load(tmp_path, spider={"PROXY_ENABLE": False}).notes == ()
     with pytest.raises(ConfigError, match="feature that this version does not have"):
         load(tmp_path, spider={"PROXY_ENABLE": True})
-    with pytest.raises(ConfigError, match="KAFKA_BOOTSTRAP_SERVERS"):
-        load(tmp_path, ORBWEB_KAFKA_BOOTSTRAP_SERVERS="a:9092")
+    with pytest.raises(ConfigError, match="METRICS_PROMETHEUS_PORT"):
+        load(tmp_path, ORBWEB_METRICS_PROMETHEUS_PORT="a:9092")
 
 
 @pytest.mark.parametrize(

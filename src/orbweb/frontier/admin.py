@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.base import DeadLetter, Status
+from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
 from orbweb.frontier.seen_admin import SeenAdmin
 from orbweb.frontier.servers import Servers
@@ -135,6 +136,12 @@ class Admin:
                 job, run, _ = split_run_name(given_up[i].decode())
                 unfinished[job, run] += int(given_up[i + 1])
         return total, [(job, run, pending) for (job, run), pending in unfinished.items()]
+
+    def items(self, info: RunInfo) -> ValkeyItemBook:
+        """What the store knows of the items of a run."""
+        book = ValkeyItemBook(self._client, self._prefix, info.job, info.run, shared=False)
+        book.attach(info.epoch)
+        return book
 
     async def _redrive(self, info: RunInfo, ids: Sequence[str], *, drop: bool) -> int:
         frontier = self._frontier(info.job, info.run, info.epoch, info.status.shards)

@@ -132,6 +132,8 @@ class Claim:
     """
     stopping: bool = False
     """An operator asked all nodes of this run to stop."""
+    at_ms: int = 0
+    """The store's wall clock at the claim: what is fetched under it is no older than this."""
     paused: bool = False
     """An operator paused the run: nothing is handed out until it is resumed."""
     away: int = 0

@@ -497,8 +497,9 @@ class MemoryFrontier:
             run.pending,
             wait,
             run.stopping,
-            run.paused,
-            len(run.outbox),
+            paused=run.paused,
+            away=len(run.outbox),
+            at_ms=self._wall,
         )
 
     def _lease(self, run: Run, id: str, token: str, start_ms: int, mark: int) -> Lease:

@@ -213,7 +213,16 @@ class ShardedFrontier:
         wait = -1
         if waits and len(leases) < want:
             wait = math.ceil(max(0.0, min(waits)) * 1000)
-        return Claim(tuple(leases), state, pending, wait, said[0].stopping, said[0].paused, away)
+        return Claim(
+            tuple(leases),
+            state,
+            pending,
+            wait,
+            said[0].stopping,
+            paused=said[0].paused,
+            away=away,
+            at_ms=max(claim.at_ms for claim in said),
+        )
 
     # -- what a holder of leases does
 

@@ -373,7 +373,7 @@ class ValkeyFrontier:
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         answer = await self._call("claim", node, seq, want, lease_ms)
-        _, state, pending, wait, stopping, paused, away = answer[:7]
+        _, state, pending, wait, stopping, paused, away, wall = answer[:8]
         token = f"{node}:{seq}"
         leases = tuple(
             parse_body(
@@ -384,10 +384,17 @@ class ValkeyFrontier:
                 answer[i + 3],
                 int(answer[i + 4]),
             )
-            for i in range(7, len(answer), 5)
+            for i in range(8, len(answer), 5)
         )
         return Claim(
-            leases, RunState(state.decode()), pending, wait, bool(stopping), bool(paused), away
+            leases,
+            RunState(state.decode()),
+            pending,
+            wait,
+            bool(stopping),
+            paused=bool(paused),
+            away=away,
+            at_ms=int(wall),
         )
 
     async def renew(

@@ -199,6 +199,16 @@ OUTPUT = (
     Setting("ITEM_PIPELINES", PATHS, ("orbweb.pipelines.jsonl.JsonLinesPipeline",), "Classes "
             "that store items; each gets every item."),
     Setting("ITEM_DEFAULT_TABLE", TEXT, "items", "Table of items that do not name one."),
+    Setting("ITEM_FILTER_ENABLE", FLAG, True, "Leave out items whose `__unique_key__` is stored "
+            "already by this job, in the scope of DEDUP_SCOPE."),
+    Setting("GATES", TEXTS, (), "Conditions that a finished run must meet, such as items>=100 or "
+            "missing(price)<2%; else its exit code is 4."),
+    Setting("QUALITY_ENABLE", FLAG, True, "Count duplicates, and missing values and types of each "
+            "field, over all nodes."),
+    Setting("QUALITY_MAX_DUPLICATES", NUMBER, 0.01, "Part of the items that may have been there "
+            "already before a warning; 0 = no limit.", "of 1", low=0),
+    Setting("QUALITY_BASELINE_RUNS", COUNT, 10, "How many earlier runs of the job tell what is "
+            "usual; 0 = none.", "runs", low=0),
     Setting("ITEM_MAX_CACHED_COUNT", COUNT, 5000, "When this many items wait to be stored, the "
             "node takes no further requests.", "items", low=1),
     Setting("BUFFER_FLUSH_INTERVAL", NUMBER, 0.1, "Longest time that items wait for others to be "
@@ -207,6 +217,18 @@ OUTPUT = (
             "directory."),
     Setting("OUTPUT_FILE", TEXT, "", "The one file of JsonLinesFile and CsvFile, the pipelines of "
             "`orbweb run SPIDER -o FILE`."),
+    Setting("ITEM_REDIS_URL", TEXT, "", "Redis or Valkey of StreamPipeline and ListPipeline; empty "
+            "= the store of the run.", secret=True),
+    Setting("ITEM_STREAM", TEXT, "orbweb:items", "The stream of StreamPipeline, and what `orbweb "
+            "consume` reads by default."),
+    Setting("REDIS_ITEMS_KEY", TEXT, "{table}:items", "The list of ListPipeline; `{table}` stands "
+            "for the item's table."),
+    Setting("KAFKA_BOOTSTRAP_SERVERS", TEXTS, ("localhost:9092",), "Brokers that Kafka clients ask "
+            "first."),
+    Setting("KAFKA_TOPIC", TEXT, "orbweb-items", "Topic of KafkaPipeline; `{table}` in it stands "
+            "for the item's table."),
+    Setting("KAFKA_OPTIONS", TEXTS, (), "Options of librdkafka as NAME=VALUE, for example "
+            "security.protocol=SASL_SSL.", secret=True),
     Setting("LOGSTATS_INTERVAL", NUMBER, 60.0, "Time between two log lines about the progress, "
             "where no live line is shown; 0 = none.", "seconds", low=0),
     Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",
@@ -217,7 +239,44 @@ OUTPUT = (
             "end."),
 )  # fmt: skip
 
+DATABASES = (
+    Setting("SQL_URL", TEXT, "", "Database of SqlPipeline: postgresql://…, mysql://… or "
+            "sqlite:///file.db.", secret=True),
+    Setting("SQL_CREATE_TABLES", FLAG, False, "Make tables and columns that are missing; False = "
+            "items without a table are refused."),
+    Setting("SQL_ON_CONFLICT", TEXT, "nothing", "What becomes of an item whose row is there "
+            "already by a unique key: it is left out, overwrites the row, or is refused.",
+            choices=("nothing", "update", "error")),
+    Setting("SQL_LEDGER_DAYS", NUMBER, 30.0, "How long a database remembers which pages it holds; "
+            "0 = for ever.", "days", low=0),
+    Setting("MYSQL_HOST", TEXT, "localhost", "Server of MysqlPipeline."),
+    Setting("MYSQL_PORT", COUNT, 3306, "Port of MysqlPipeline's server.", low=1),
+    Setting("MYSQL_USER", TEXT, "root", "User of MysqlPipeline."),
+    Setting("MYSQL_PASSWORD", TEXT, "", "Password of MysqlPipeline.", secret=True),
+    Setting("MYSQL_DB", TEXT, "orbweb", "Database of MysqlPipeline."),
+    Setting("MYSQL_UPDATE_ON_DUPLICATE", FLAG, True, "An item whose row is there already "
+            "overwrites it (MysqlPipeline)."),
+    Setting("POSTGRES_HOST", TEXT, "localhost", "Server of PostgresPipeline."),
+    Setting("POSTGRES_PORT", COUNT, 5432, "Port of PostgresPipeline's server.", low=1),
+    Setting("POSTGRES_USER", TEXT, "postgres", "User of PostgresPipeline."),
+    Setting("POSTGRES_PASSWORD", TEXT, "", "Password of PostgresPipeline.", secret=True),
+    Setting("POSTGRES_DB", TEXT, "orbweb", "Database of PostgresPipeline."),
+    Setting("POSTGRES_ON_CONFLICT", TEXT, "nothing", "As SQL_ON_CONFLICT, for PostgresPipeline.",
+            choices=("nothing", "update", "error")),
+    Setting("POSTGRES_CONFLICT_TARGET", TEXTS, (), "Columns of the unique key that "
+            "POSTGRES_ON_CONFLICT update goes by; empty = the item's own."),
+    Setting("MONGO_URI", TEXT, "mongodb://localhost:27017", "Server of MongoPipeline.",
+            secret=True),
+    Setting("MONGO_DB", TEXT, "orbweb", "Database of MongoPipeline."),
+    Setting("ELASTICSEARCH_HOSTS", TEXTS, ("http://localhost:9200",), "Nodes of the Elasticsearch "
+            "or OpenSearch cluster of ElasticsearchPipeline.", secret=True),
+)  # fmt: skip
+
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
-    {setting.name: setting for group in (STORE, CRAWL, DOWNLOAD, OUTPUT) for setting in group}
+    {
+        setting.name: setting
+        for group in (STORE, CRAWL, DOWNLOAD, OUTPUT, DATABASES)
+        for setting in group
+    }
 )
 """All settings by name, in the order in which they are documented."""

@@ -20,6 +20,7 @@ from orbweb.settings.names import (
 )
 from orbweb.settings.sources import Layer, environment_layers, file_layer, layer
 
+REDIS_URLS = ("REDIS_URL", "ITEM_REDIS_URL")
 REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 USER_PREFIX = "X_"
 
@@ -169,7 +170,7 @@ def _check_limits(setting: Setting, value: Any, where: str) -> None:
         raise ConfigError(f"{where}: {setting.most:g}{unit} is the most")
     if setting.choices and value not in setting.choices:
         raise ConfigError(f"{where}: choose one of {', '.join(setting.choices)}")
-    if setting.name == "REDIS_URL" and value and not value.startswith(REDIS_SCHEMES):
+    if setting.name in REDIS_URLS and value and not value.startswith(REDIS_SCHEMES):
         raise ConfigError(f"{where}: the address begins with one of {', '.join(REDIS_SCHEMES)}")
     if setting.name == "USER_AGENT" and not (value.isprintable() and value.split("/")[0].strip()):
         raise ConfigError(f"{where}: it begins with a name, for example mybot/1.0, and is one line")

@@ -30,6 +30,7 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
 _EXACT_END = "the end of a run is exact, nothing has to be guessed"
 _ONE_THROTTLE = "the throttle finds the rate by what it does to the host"
 _EVENT_LOOP = "all requests of a node share one event loop"
+_ONE_CONNECTION = "a pipeline writes one batch at a time, over one connection"
 _DEAD_LETTERS = "failed requests stay in the store: see `orbweb failed`"
 
 NEEDLESS: Mapping[str, str] = MappingProxyType(
@@ -54,15 +55,15 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
         "FAILED_REQUEST_PATH": _DEAD_LETTERS,
         "RETRY_FAILED_ON_START": f"{_DEAD_LETTERS} retry",
         "FAILED_ITEM_PATH": "items are kept until they are stored",
-        "ITEM_FILTER_ENABLE": "each row has its `_key`: see `orbweb items dedup`",
+        "MYSQL_POOL_SIZE": _ONE_CONNECTION,
+        "POSTGRES_POOL_SIZE": _ONE_CONNECTION,
         "PROJECT_NAME": "log lines carry the name of their module",
     }
 )
 """Settings that have nothing left to say here, each with the reason; setting one gives a note."""
 
 _DEFERRED_PREFIXES = (
-    "BATCH_", "ELASTICSEARCH_", "KAFKA_", "METRICS_", "MONGO_", "MYSQL_", "POSTGRES_",
-    "PROXY_", "RESPONSE_CACHE_", "TASK_", "USER_POOL_", "WARNING_",
+    "BATCH_", "METRICS_", "PROXY_", "RESPONSE_CACHE_", "TASK_", "USER_POOL_", "WARNING_",
 )  # fmt: skip
 _DEFERRED_NAMES = frozenset(
     {

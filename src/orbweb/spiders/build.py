@@ -37,6 +37,7 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
 from orbweb.frontier.embedded import EmbeddedStore
+from orbweb.frontier.items import ItemBook, MemoryItemBook, RunCounts, ValkeyItemBook
 from orbweb.frontier.local_seen import LocalSeenFrontier
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_seen import Seen
@@ -55,6 +56,7 @@ from orbweb.settings import Settings, load_settings
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.distributed import Spider
+from orbweb.spiders.judge import judged, quality_rules
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
 
@@ -124,6 +126,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunReport:
+    rules = quality_rules(settings)
     async with AsyncExitStack() as stack:
         stack.callback(
             hold_signals(spider.stop, settings["GRACEFUL_TIMEOUT"], lambda: not spider.is_bound)
@@ -146,7 +149,7 @@ async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunRepor
         if store.watch is not None:
             with suppress(StoreUnavailable):
                 await store.watch()
-        return report
+        return await judged(report, store.counts, rules)
 
 
 # -- the store
@@ -161,7 +164,10 @@ class _Store:
     robots: RobotsStore
     codec: Codec
     connect: Callable[[str], Any]
+    items: ItemBook
+    counts: RunCounts
     identity: Mapping[str, str]
+    url: str = ""
     revive: Callable[[], Any] | None = None
     collect: Callable[[], Awaitable[int]] | None = None
     watch: Callable[[], Awaitable[None]] | None = None
@@ -176,6 +182,8 @@ async def _open_store(
     shard = MemoryShard(_wall_ms)
     frontier = MemoryFrontier(shard, spider.name)
 
+    items = MemoryItemBook()
+
     @asynccontextmanager
     async def same(epoch: str) -> AsyncIterator[Frontier]:
         yield frontier
@@ -186,6 +194,8 @@ async def _open_store(
         robots=MemoryRobotsStore(time.monotonic),
         codec=ObjectCodec(),
         connect=same,
+        items=items,
+        counts=items,
         identity={},
         watch=_memory_watch(settings, frontier),
     )
@@ -210,6 +220,9 @@ async def _open_shared(
     frontier = _shared_frontier(settings, servers, job)
     _say_scope(settings)
 
+    shared = _dedup_scope(settings) == "spider"
+    items = ValkeyItemBook(servers.of_shard(0), prefix, job, run, shared=shared)
+
     @asynccontextmanager
     async def second(epoch: str) -> AsyncIterator[Frontier]:
         own = servers.again()
@@ -226,11 +239,14 @@ async def _open_shared(
         robots=ValkeyRobotsStore(servers.of_shard(0), prefix),
         codec=WireCodec(),
         connect=second,
+        items=items,
+        counts=items,
         identity={
             "run_id": run,
             "namespace": f"{prefix}:{job}:run:{run}" if run else f"{prefix}:{job}",
             "redis_key": job,
         },
+        url=url,
         revive=revive,
         collect=_collector(Admin(servers, prefix, shards=shards)),
         watch=_fill_watch(settings, servers, job, frontier),
@@ -401,7 +417,7 @@ def _build_engine(
     options = _engine_options(spider, settings, start, node)
     chain = _build_chain(settings, options, store, node, rng, threads)
     stack.push_async_callback(chain.close)
-    pipelines = load_pipelines(spider, settings)
+    pipelines = load_pipelines(spider, settings, store.url)
     if not pipelines:
         log.warning("ITEM_PIPELINES names no pipeline: items are counted, and stored nowhere")
     buffer = ItemBuffer(
@@ -431,6 +447,8 @@ def _build_engine(
             options=options,
             world=world,
             identity=store.identity,
+            items=store.items,
+            wall_ms=lambda: int(time.time() * 1000),
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
             show_summary=settings["RUN_SUMMARY_ENABLE"],
             collect=_chores(store),
@@ -464,6 +482,8 @@ def _engine_options(
         allowed_domains=frozenset(domain.lower() for domain in domains),
         drop_query_params=frozenset(settings["DROP_QUERY_PARAMS"]),
         default_table=settings["ITEM_DEFAULT_TABLE"],
+        filter_items=settings["ITEM_FILTER_ENABLE"],
+        count_items=settings["QUALITY_ENABLE"],
         seed_batch=settings["SEED_BATCH"],
         seed_pending_limit=_pending_limit(spider, settings),
     )

@@ -3,8 +3,8 @@
 -- ARGV  1 time, 2 node, 3 seq of this claim, 4 how many, 5 lease ms
 -- Returns  code (ok, replay, old), state, pending, ms until it is worth asking again (-1 = nothing in
 --          sight, or all that was asked for was handed out), stopping (0/1), paused (0/1), requests in
---          the outbox, then for each request: id, body, deliveries, ms to wait before it is sent, mark
---          of the time reserved for it (0 = its host has no gap)
+--          the outbox, the server's wall clock (ms), then for each request: id, body, deliveries, ms to
+--          wait before it is sent, mark of the time reserved for it (0 = its host has no gap)
 
 if not begin() then return lost_run() end
 local node, number, want, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -286,7 +286,7 @@ if code == 'ok' and wanted() then
   if courteous then wait = math.max(wait, COURTESY_MS) end
 end
 local answer = {
-  code, state, call('HLEN', BODY) + away(), wait, call('HEXISTS', META, 'stopping'), paused, away(),
+  code, state, call('HLEN', BODY) + away(), wait, call('HEXISTS', META, 'stopping'), paused, away(), wall,
 }
 for i = 1, #out do answer[#answer + 1] = out[i] end
 return answer

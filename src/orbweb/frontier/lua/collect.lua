@@ -71,7 +71,8 @@ elseif base then
   give_up_seen(base .. ':seen')
   if remove_queues() then
     call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY,
-      LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX)
+      LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX, base .. ':items', base .. ':marks',
+      base .. ':failed_items', base .. ':quality')
     call('SREM', GARBAGE, base)
     removed = removed + 1
   end

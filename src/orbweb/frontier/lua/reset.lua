@@ -10,6 +10,7 @@ local generation = ARGV[4] == '1' and call('HGET', SHARD .. ':jobs', ARGV[2])
 if generation then
   call('SADD', GARBAGE, SHARD .. ':job:' .. ARGV[2] .. ':' .. generation)
   call('HDEL', SHARD .. ':jobs', ARGV[2])
+  call('UNLINK', SHARD .. ':job:' .. ARGV[2] .. ':items')
 end
 if not epoch then return 0 end
 call('HDEL', SHARD .. ':current', name)

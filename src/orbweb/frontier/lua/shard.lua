@@ -56,6 +56,8 @@
 --                     fingerprints in :visits, <fingerprint -> what was in :parked
 --   :seen       hash  which requests are seen (under the job when shared): see `seen.lua`
 --   :outbox     zset  request for another shard, as one word -> order of arrival; pending like :body
+--   :items      set   keys of items that are stored (under the job when shared), :marks hash item -> page,
+--                     :failed_items hash and :quality hash: plain values, see `frontier/items.py`
 
 local call = redis.call
 local SHARD = KEYS[1]

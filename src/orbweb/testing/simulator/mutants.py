@@ -35,7 +35,7 @@ from orbweb.frontier.base import (
 )
 from orbweb.frontier.memory_state import MemoryShard, Place, Run, Task
 from orbweb.frontier.sharded import ShardedFrontier
-from orbweb.model.item import ItemRecord
+from orbweb.model.item import ItemRecord, Origin
 from orbweb.model.request import Request
 from orbweb.pipelines.buffer import ItemBuffer, Rejected
 from orbweb.testing.simulator.plan import Plan, Weather
@@ -157,8 +157,10 @@ class _PopThenLease(LossyFrontier):
 
 
 class _AnswersEarly(ItemBuffer):
-    def submit(self, records: Sequence[ItemRecord]) -> asyncio.Future[list[Rejected]]:
-        super().submit(records).add_done_callback(lambda future: future.exception())
+    def submit(
+        self, records: Sequence[ItemRecord], origin: Origin | None = None
+    ) -> asyncio.Future[list[Rejected]]:
+        super().submit(records, origin).add_done_callback(lambda future: future.exception())
         answer: asyncio.Future[list[Rejected]] = asyncio.get_running_loop().create_future()
         answer.set_result([])
         return answer
