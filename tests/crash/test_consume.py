@@ -43,10 +43,12 @@ class Line:
     def consumer(self, number: int) -> Node:
         """Start a consumer; the one that takes a dead one's place is the same to the broker.
 
-        noida-db never forgets a dead member, as Kafka does after `session.timeout.ms`.
+        noida-db never forgets a dead member, as Kafka does after `session.timeout.ms`, and waits
+        for all members to join again as long as the poll interval allows.
         """
         command = [sys.executable, "-m", "orbweb", "consume", "--to", self.database.url]
-        member = ("-s", f"KAFKA_OPTIONS=group.instance.id=c{number}")
+        options = f"group.instance.id=c{number},max.poll.interval.ms=12000"
+        member = ("-s", f"KAFKA_OPTIONS={options}")
         node = Node([*command, *member, *self.source], self.fleet.directory, self.fleet.environment)
         self.fleet.nodes.append(node)
         return node
