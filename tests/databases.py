@@ -112,6 +112,15 @@ class ServerDatabase(Database):
         raise NotImplementedError
 
     def start(self) -> None:
+        """See `Database`. Started again while processes of a killed server still hold its data."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            self.spawn()
+            if self.answers(deadline):
+                return
+        raise TimeoutError((self.directory / "log").read_text())
+
+    def spawn(self) -> None:
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(),
@@ -121,19 +130,24 @@ class ServerDatabase(Database):
                 start_new_session=True,
                 **self.as_user,
             )
-        deadline = time.monotonic() + START_SECONDS
+
+    def answers(self, deadline: float) -> bool:
+        """Wait until it answers; False when it ended instead."""
+        assert self.process is not None
         while time.monotonic() < deadline:
             try:
                 self.rows("SELECT 1")
-                return
             except sa.exc.DBAPIError:
-                assert self.process.poll() is None, (self.directory / "log").read_text()
                 time.sleep(0.05)
-        raise TimeoutError((self.directory / "log").read_text())
+                if self.process.poll() is not None:
+                    return False
+            else:
+                return True
+        return False
 
     def kill(self) -> None:
         assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGKILL)  # PostgreSQL's own children too
+        os.killpg(self.process.pid, signal.SIGKILL)  # PostgreSQL's children end by themselves
         self.process.wait()
 
     def stop(self) -> None:

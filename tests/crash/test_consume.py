@@ -25,7 +25,6 @@ SETTINGS = {
     "ORBWEB_LOGSTATS_INTERVAL": 1,
     "ORBWEB_CONCURRENT_REQUESTS": 4,
     "ITEMS": ITEMS,
-    "WORK": 0.4,
 }
 VICTIMS = ("consumer", "node", "broker", "consumer", "database")
 
@@ -43,10 +42,12 @@ class Line:
     def consumer(self, number: int) -> Node:
         """Start a consumer; the one that takes a dead one's place is the same to the broker.
 
-        noida-db never forgets a dead member, as Kafka does after `session.timeout.ms`.
+        noida-db never forgets a dead member, as Kafka does after `session.timeout.ms`, and waits
+        for all members to join again as long as the poll interval allows.
         """
         command = [sys.executable, "-m", "orbweb", "consume", "--to", self.database.url]
-        member = ("-s", f"KAFKA_OPTIONS=group.instance.id=c{number}")
+        options = f"group.instance.id=c{number},max.poll.interval.ms=12000"
+        member = ("-s", f"KAFKA_OPTIONS={options}")
         node = Node([*command, *member, *self.source], self.fleet.directory, self.fleet.environment)
         self.fleet.nodes.append(node)
         return node
@@ -79,7 +80,7 @@ class Line:
         for each in self.consumers:
             each.signal(signal.SIGTERM)
         codes = [each.wait(30) for each in self.consumers]
-        assert set(codes) <= {0, -signal.SIGTERM}
+        assert set(codes) <= {0, 75, -signal.SIGTERM}  # the last two: it had not begun
         ended = zip(self.consumers, codes, strict=True)
         return [summary(each) for each, code in ended if code == 0]
 
@@ -118,6 +119,7 @@ def through_kafka(directory: Path, database: Database, pages: int, kills: int) -
     settings = {
         **SETTINGS,
         "PAGES": pages,
+        "WORK": 0.4 if kills < 10 else 1.5,  # seconds a page, so that nodes live until the end
         "ORBWEB_ITEM_PIPELINES": "orbweb.pipelines.kafka.KafkaPipeline",
         "ORBWEB_KAFKA_BOOTSTRAP_SERVERS": broker.servers,
         "ORBWEB_KAFKA_TOPIC": topic,
@@ -146,6 +148,7 @@ def through_a_stream(directory: Path, database: Database, pages: int, kills: int
     settings = {
         **SETTINGS,
         "PAGES": pages,
+        "WORK": 0.4 if kills < 10 else 1.5,  # seconds a page, so that nodes live until the end
         "ORBWEB_ITEM_PIPELINES": "orbweb.pipelines.valkey.StreamPipeline",
         "ORBWEB_REDIS_URL": store.url,
     }

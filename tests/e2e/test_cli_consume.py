@@ -154,6 +154,22 @@ def test_sigterm_ends_it_with_0_and_its_entries_are_free(shell: Shell, store: st
     assert summary(output)["new"] == 100
 
 
+def test_it_can_be_stopped_while_it_waits_for_the_database(shell: Shell) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orbweb", "consume", "--to", "postgresql://u@127.0.0.1:1/x"],
+        cwd=shell.directory,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr
+    assert "waiting error=" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate(timeout=10)
+    assert process.returncode == 75
+    assert "stopped_before_it_began" in rest
+
+
 def stored(shell: Shell) -> bool:
     try:
         return shell.rows("SELECT count(*) FROM items") == [(100,)]

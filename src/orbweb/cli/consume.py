@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import logging
 import signal
 import sys
 import threading
@@ -21,7 +22,7 @@ from orbweb.cli.store import has_data
 from orbweb.cli.worker import give_summary
 from orbweb.cli.workers import Workers
 from orbweb.consume.base import Source
-from orbweb.consume.consumer import Consumer, Patience
+from orbweb.consume.consumer import Consumer, Patience, Stopped
 from orbweb.consume.dead import DeadLetterSource
 from orbweb.consume.ledger import Ledger
 from orbweb.consume.store import Counts, ItemStore
@@ -80,6 +81,14 @@ def consume(plan: ConsumePlan) -> int:
     configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
     if plan.workers > 1:
         return _run_workers(plan)
+    try:
+        return _consume_here(plan, settings)
+    except Stopped as stopped:
+        event(logger, "stopped_before_it_began", level=logging.WARNING, why=str(stopped))
+        return int(ExitCode.STOPPED)
+
+
+def _consume_here(plan: ConsumePlan, settings: Settings) -> int:
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         patience = Patience(stop)
