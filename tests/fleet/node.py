@@ -11,11 +11,21 @@ from tests.fleet.origin import Answer, Origin
 from tests.fleet.store import Done, Store
 from tests.fleet.timeline import Timeline
 
-from orbweb.frontier.base import Ack, Claim, Held, Lease, Nack, NewRequest, PermitCode, Signal
+from orbweb.frontier.base import (
+    SLACK_MS,
+    Ack,
+    Claim,
+    Held,
+    Lease,
+    Nack,
+    NewRequest,
+    PermitCode,
+    Signal,
+)
 
-LATENESS_MS = 5.0
 IDLE_MS = 250.0
-MOST_ASKS = 3
+SLACK_GROWTH = 4
+MOST_SLACK_MS = 1000
 LEAST_CLAIM_MS = 10.0
 IDLE_POLL_MS = 250.0
 LINGER_MS = 4.0
@@ -36,7 +46,7 @@ class Step:
     start: float
     end: float
     mark: int
-    asks: int = 0
+    slack: int = SLACK_MS
     state: str = "waiting"
     sent: float = 0.0
     fetched_at: float = 0.0
@@ -197,7 +207,7 @@ class Node:
         now = self._timeline.now
         self._busy = False
         for lease in claim.leases:
-            length = LATENESS_MS if lease.mark else IDLE_MS
+            length = SLACK_MS if lease.mark else IDLE_MS
             asked = sent + lease.start_ms
             step = Step(lease, sent, now + lease.start_ms, asked + length, lease.mark)
             self._steps[lease.held] = step
@@ -225,10 +235,11 @@ class Node:
         if host in self._holds:
             self._after(1.0, self._look, step)
             return
-        stale = now > step.end and (step.asks < MOST_ASKS or step.mark < 0)
-        if stale or self._void.get(host, float("-inf")) >= step.asked:
+        if now > step.end or self._void.get(host, float("-inf")) >= step.asked:
             self.asks += 1
-            args = (step.lease.id, step.lease.token, step.mark)
+            if now > step.end and step.mark > 0:
+                step.slack = min(step.slack * SLACK_GROWTH, MOST_SLACK_MS)
+            args = (step.lease.id, step.lease.token, step.mark, step.slack)
             self._call("permit", args, lambda permit: self._permitted(step, now, permit))
         elif step.start > now:
             self._after(step.start - now + self._rng.uniform(0.0, 1.3), self._look, step)
@@ -245,10 +256,9 @@ class Node:
             self._give_back(step)
         else:
             now = self._timeline.now
-            length = LATENESS_MS if permit.mark else IDLE_MS
+            length = step.slack if permit.mark else IDLE_MS
             step.asked, step.start = asked, now + permit.start_ms
             step.end, step.mark = asked + permit.start_ms + length, permit.mark
-            step.asks += 1
             self._look(step)
 
     def _send(self, step: Step, looked: float) -> None:
@@ -256,7 +266,7 @@ class Node:
             return
         now, lease, world = self._timeline.now, step.lease, self._world
         step.state, step.sent = "sent", now
-        blind = now - looked > LATENESS_MS
+        blind = now - looked > SLACK_MS
         if step.mark and now > step.end:
             self.late += 1
             self._call("permit", (lease.id, lease.token, step.mark), lambda permit: None)

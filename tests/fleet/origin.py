@@ -1,4 +1,4 @@
-"""The origin: how its hosts answer, and the ledger of what arrived there, which is the only judge."""
+"""The origin: how its hosts answer, and the ledger of what arrived, which is the only judge."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Origin:
         self.short: list[tuple[str, float, float]] = []
         """Host, time and length of gaps that were too short."""
         self.blind_short = 0
-        """Short gaps beside a send of a node that was stopped between its last look and the send."""
+        """Short gaps beside a send of a node that was stopped between its last look and it."""
         self.crowded: list[tuple[str, float, int]] = []
         self.arrivals: list[Arrival] | None = [] if keep else None
 
@@ -112,3 +112,27 @@ def rate(times: list[float], begin: float, end: float) -> float:
 def jain(numbers: list[int]) -> float:
     """Jain's index: 1 when all are equal, 1/n when one has everything."""
     return sum(numbers) ** 2 / (len(numbers) * sum(n * n for n in numbers))
+
+
+class Capacity:
+    """A host that serves so many pages a second; what comes beyond waits, or is refused.
+
+    `per_second` may be changed at any time. Pages are served one after the other; who would have to
+    wait for longer than `patience_ms` is refused at once with 429.
+    """
+
+    def __init__(
+        self, rng: random.Random, per_second: float, *, base_ms: float, patience_ms: float
+    ) -> None:
+        self.per_second = per_second
+        self._rng = rng
+        self._base_ms = base_ms
+        self._patience_ms = patience_ms
+        self._free_at = 0.0
+
+    def __call__(self, host: str, at: float) -> Answer:
+        waits = max(0.0, self._free_at - at)
+        if waits > self._patience_ms:
+            return Answer(self._rng.uniform(5, 20), healthy=False, refused=True)
+        self._free_at = at + waits + 1000 / self.per_second
+        return Answer(waits + self._base_ms * self._rng.uniform(0.8, 1.3))

@@ -161,8 +161,7 @@ MUTANTS = (
     Mutant(
         "claim sets no deadline",
         "claim",
-        "  call('ZADD', DEADLINE, now + lease, id)\n  call('ZADD', SLOTS",
-        "  call('ZADD', SLOTS",
+        "  add(deadlines, now + lease, id)\n",
     ),
     Mutant(
         "host leaves the line with requests left",
@@ -173,7 +172,7 @@ MUTANTS = (
     Mutant(
         "host stays in the line without requests",
         "claim",
-        "    call('ZREM', READY, host)\n",
+        "    left[#left + 1] = host\n",
         "    look_again(host, host_now + 1)\n",
     ),
     Mutant("end is forgotten", "shard", "  finish()\nend", "end"),
@@ -352,7 +351,8 @@ MUTANTS = (
     Mutant(
         "quarantine never ends",
         "claim",
-        "  call('ZREMRANGEBYSCORE', SLOTS .. host, '-inf', host_now)\n",
+        "if used > 0 then used =",
+        "if false then used =",
     ),
     Mutant(
         "delay is ignored",
@@ -453,12 +453,10 @@ MUTANTS = (
     Mutant(
         "a crowded host is asked for more",
         "report",
-        "if failures * 20 > answers or",
+        "refused > 0 or failures * 5 > answers or",
         "if false and",
     ),
-    Mutant(
-        "the throttle does not settle", "report", "if host_now < number(v[8]) then return end", ""
-    ),
+    Mutant("the throttle does not settle", "report", "if host_now < settle then return end", ""),
     Mutant("blocked hosts return together", "hold_off", " + jitter(ARGV[i], math.floor(ms / 2))"),
     Mutant(
         "a paused run goes on",
@@ -476,8 +474,8 @@ MUTANTS = (
     Mutant(
         "all hosts are everybody's",
         "turn",
-        "== me then return true end\n  if all",
-        "then return true end\n  if all",
+        "== mine then return true end",
+        "then return true end",
     ),
     Mutant(
         "a dead node keeps its hosts",

@@ -6,7 +6,15 @@ import re
 from importlib.resources import files
 
 from orbweb.frontier.keys import RUN_KEYS, ShardKeys
-from orbweb.frontier.scripts import SEEING, SEEN_KINDS, TRANSITIONS, lua_text, parts
+from orbweb.frontier.scripts import (
+    SEEING,
+    SEEN_KINDS,
+    TRANSITIONS,
+    lua_text,
+    parts,
+    script,
+    without_unused,
+)
 from orbweb.frontier.seen import SeenKind
 
 SHARED = {part for name in TRANSITIONS for kind in SEEN_KINDS for part in parts(name, kind)[:-1]}
@@ -51,6 +59,26 @@ def test_the_head_of_the_lua_names_every_key() -> None:
     head = lua_text("shard").partition("\nlocal ")[0]
     for name in RUN_KEYS:
         assert f":{name} " in head, name
+
+
+def test_a_script_holds_only_the_functions_that_it_comes_to() -> None:
+    def function(name: str, calls: str) -> str:
+        return f"-- {name}: unlike other(), calls\nlocal function {name}()\n  {calls}\nend\n"
+
+    shared = function("far", "return 1") + function("near", "far()") + function("other", "near()")
+    kept = without_unused(shared, "near()\n")
+    assert "function far" in kept
+    assert "function near" in kept
+    assert "function other" not in kept
+
+
+def test_a_script_has_no_more_names_than_lua_allows() -> None:
+    for name in TRANSITIONS:
+        source = script(name).source.decode()
+        functions = re.findall(r"^local function", source, re.MULTILINE)
+        groups = re.findall(r"^local (?!function)([\w, ]+)", source, re.MULTILINE)
+        names = len(functions) + sum(len(group.split(",")) for group in groups)
+        assert names <= 200, f"{name}: {names}"
 
 
 def test_every_transition_says_what_it_takes_and_returns() -> None:

@@ -30,7 +30,14 @@ from orbweb.frontier.base import (
     Status,
     clock_step_ms,
 )
-from orbweb.frontier.memory_hosts import GRACE_MS, LATEST_MS, LOOK_AHEAD_MS, NO_LIMIT, Weighed
+from orbweb.frontier.memory_hosts import (
+    GRACE_MS,
+    LATEST_MS,
+    LOOK_AHEAD_MS,
+    NO_LIMIT,
+    SPARE_MS,
+    Weighed,
+)
 from orbweb.frontier.memory_hosts import mark as name_of
 from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import Buried, MemoryShard, Place, Run, Task
@@ -262,6 +269,8 @@ class MemoryFrontier:
 
     def _contenders(self, run: Run, host: str, gap: float) -> int:
         """Other runs that want the host."""
+        if not any(True for _ in self._hosts.others(run)):
+            return 0
         since = self._hosts.now - RIVAL_MS - 2 * gap
         waiting = self._hosts.waiting.get(host, {})
         return sum(at >= since and base != run.base for base, at in waiting.items())
@@ -382,7 +391,7 @@ class MemoryFrontier:
                 crowded.append((host, own, since))
             elif own or turns.behind:
                 self._take_from(run, host, own, since, asking)
-            elif run.delay == 0 or since + GRACE_MS <= hosts.now:
+            elif run.delay == 0 or since - SPARE_MS <= hosts.now:
                 foreign.append((host, own, since))
         for host, own, since in [*foreign, *crowded]:
             if asking.wanted <= 0:

@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from orbweb.frontier.memory_state import Run
 
 LOOK_AHEAD_MS = 50
-GRACE_MS = 50
+SPARE_MS = 20
+GRACE_MS = 10
 LATEST_MS = 1000
 ACTIVE_MS = 30_000
 HALF_LIFE_MS = 30_000
 WINDOW_MS = 1000
 FEW = 3
 LONGEST_WINDOW_MS = 10_000
+SEARCH = 0.000014
+FASTEST_SEARCH = 0.03
 LONGEST_COOLDOWN = 16
 MOST_REFUSALS = 7
 NO_LIMIT = 1_000_000
@@ -194,14 +197,16 @@ class Hosts:
             record["refusals"] = min(refusals + 1, MOST_REFUSALS)
 
     def _throttle(self, run: Run, record: Record, signal: Signal) -> None:
-        if self.now < record.get("settle", 0):
+        settle = record.get("settle", 0)
+        if self.now < settle:
             return
         began = record.get("window", self.now)
         answers = int(record.get("answers", 0)) + signal.good + signal.bad
         failures = int(record.get("failures", 0)) + signal.bad
         total = int(record.get("latency", 0)) + signal.latency_ms
         passed = self.now - began
-        if passed < WINDOW_MS or (answers < FEW and passed < LONGEST_WINDOW_MS):
+        early = passed < WINDOW_MS or (answers < FEW and passed < LONGEST_WINDOW_MS)
+        if signal.refused == 0 and early:
             record |= {
                 "window": began,
                 "answers": answers,
@@ -211,18 +216,21 @@ class Hosts:
             return
         rate = math.floor(1_000_000 / record.get("auto", run.config.autothrottle_start_ms))
         top, base, mean = record.get("top", 0), record.get("base", 0), math.floor(total / answers)
-        settle = 0
-        crowded = base > 0 and answers >= FEW and mean > base * 2 + 50
-        if failures * 20 > answers or crowded:
-            served = math.floor((answers - failures) * 1_000_000 / passed)
-            top = rate
+        slow = base > 0 and answers >= FEW and mean > base * 2 + 50
+        if signal.refused > 0 or failures * 5 > answers or slow:
+            served = math.floor(rate * 0.9)
+            if passed >= WINDOW_MS / 2:
+                served = math.floor((answers - failures) * 1_000_000 / passed)
+            top = min(rate, max(served, math.floor(rate * 0.9)))
             rate = max(math.floor(rate / 2), math.floor(min(rate, served) * 0.95))
             settle = self.now + WINDOW_MS + min(mean, LONGEST_WINDOW_MS)
+            if slow:
+                base = base + math.floor((mean - base) / 8)
         else:
-            lower = base == 0 or mean < base
-            base = max(mean, 1) if lower else base + math.floor((mean - base) / 16)
+            if base == 0 or mean < base:
+                base = max(mean, 1)
             if answers * 1_000_000 / passed >= rate * 0.7:
-                rate = raised(rate, top)
+                rate = raised(rate, top, (self.now - settle) / 1000, passed)
         sixteenths = max(1, math.floor(16_000_000 / max(1, rate)))
         record |= {
             "auto": min(sixteenths / 16, run.config.autothrottle_longest_ms),
@@ -236,13 +244,16 @@ class Hosts:
         }
 
 
-def raised(rate: int, top: float) -> int:
-    """A higher rate: quickly up to what was too much before (`top`, 0 = unknown), then slowly."""
+def raised(rate: int, top: float, since: float, passed: float) -> int:
+    """A higher rate. See `raised` in `report.lua`."""
     if top == 0:
         return rate + math.ceil(rate / 10)
     if rate < top * 0.7:
         return rate + math.ceil(rate / 4)
-    return rate + math.ceil(top / 20 if rate < top * 0.95 else top / 100)
+    if rate < top * 0.95:
+        return rate + math.ceil(top / 20)
+    growth = min(since * since * SEARCH, FASTEST_SEARCH)
+    return rate + math.floor(rate * growth * passed / 1000)
 
 
 def chance(words: str) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha1
 
-from orbweb.frontier.memory_hosts import GRACE_MS, LOOK_AHEAD_MS, Hosts
+from orbweb.frontier.memory_hosts import LOOK_AHEAD_MS, SPARE_MS, Hosts
 from orbweb.frontier.memory_state import Run
 
 SILENT_MS = 15_000
@@ -86,13 +86,13 @@ class Turns:
         known = [loads[name] for name in self.nodes if name in loads]
         self.mean = sum(known) // len(known) if known else 0
         self.load = max(loads.get(self.me, 0), self.mean - MOST_OWED)
-        margin = 4 + self.mean // 50
+        margin = 6 + self.mean // 12
         self.behind = self.load < self.mean - margin
         self.ahead = self.load > self.mean + margin and self.rivals > 0
 
     def patience(self, own: bool) -> int:
-        """How long after it is free a host is this node's to take."""
-        return -LOOK_AHEAD_MS if self.behind or (own and not self.ahead) else GRACE_MS
+        """From when on a host is this node's to take, measured from when it is free."""
+        return -LOOK_AHEAD_MS if self.behind or (own and not self.ahead) else -SPARE_MS
 
 
 def weight(hand: int, name: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -94,6 +95,29 @@ def parts(name: str, kind: str = "exact") -> tuple[str, ...]:
     return ("shard", *PIECES.get(name, ()), *seen, *push, name)
 
 
+_FUNCTION = re.compile(
+    r"^local function (\w+)\((?:[^\n]* end\n|[^\n]*\n.*?^end\n)", re.MULTILINE | re.DOTALL
+)
+_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
+
+
+def without_unused(shared: str, transition: str) -> str:
+    """The shared pieces without the functions that a transition does not come to.
+
+    The server makes all functions of a script anew at each call, which costs more than many a
+    transition itself, and Lua allows a script only 200 names.
+    """
+    functions = {found[1]: found[0] for found in _FUNCTION.finditer(shared)}
+    unread = [_FUNCTION.sub("", shared), transition]
+    needed: set[str] = set()
+    while unread:
+        words = set(re.findall(r"\w+", _COMMENT.sub("", unread.pop())))
+        found_now = (words & functions.keys()) - needed
+        needed |= found_now
+        unread += [functions[name] for name in found_now]
+    return _FUNCTION.sub(lambda found: found[0] if found[1] in needed else "", shared)
+
+
 def assemble(name: str, kind: str = "exact", instead: Mapping[str, str] | None = None) -> Script:
     """A transition behind the shared pieces that it needs, with the flags that the server reads.
 
@@ -101,9 +125,11 @@ def assemble(name: str, kind: str = "exact", instead: Mapping[str, str] | None =
     """
     flags = TRANSITIONS[name]
     first = f"#!lua flags={flags}\n" if flags else "#!lua\n"
-    shard, *rest = ((instead or {}).get(part) or lua_text(part) for part in parts(name, kind))
-    text = "\n".join([shard, "if KEYS[2] then use(KEYS[2]) end", *rest])
-    source = f"{first}{text}".encode()
+    texts = [(instead or {}).get(part) or lua_text(part) for part in parts(name, kind)]
+    shard, *pieces, transition = texts
+    use = "if KEYS[2] then use(KEYS[2]) end\n"
+    shared = without_unused("\n".join([shard, use, *pieces]), transition)
+    source = f"{first}{_COMMENT.sub('', shared)}{transition}".encode()
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest())
 
 

@@ -128,8 +128,8 @@ CRAWL = (
             "finished; 0 = no limit.", "requests", low=0),
     Setting("REQUIRE_RATE_APPROVAL", FLAG, False, "Fetch hosts without an approved rate no faster "
             "than UNAPPROVED_RATE."),
-    Setting("UNAPPROVED_RATE", RATE, 0.5, "Rate of such hosts over all nodes, as 2/s, 30/m or "
-            "100/h.", "requests a second"),
+    Setting("UNAPPROVED_RATE", RATE, "0.5/s", "Rate of such hosts over all nodes: 2/s, 30/m, "
+            "100/h or 1/10s."),
     Setting("MAX_HOLD", NUMBER, 3600.0, "A request that a node has held this long is given back.",
             "seconds", above=0),
     Setting("WATCHDOG_TIMEOUT", NUMBER, 300.0, "When the event loop of a node has not moved for "

@@ -49,9 +49,9 @@ from orbweb.frontier.seen_state import FillWatch, LocalFillWatch
 from orbweb.frontier.server import connect, judge, read_facts
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import configure, get_logger
+from orbweb.model.rate import parse_rate
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
-from orbweb.settings.rates import gap_ms
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.distributed import Spider
@@ -470,7 +470,7 @@ def _run_config(settings: Settings, seen: SeenConfig) -> RunConfig:
         autothrottle_start_ms=_ms(settings["AUTOTHROTTLE_START_DELAY"]),
         autothrottle_longest_ms=_ms(settings["AUTOTHROTTLE_MAX_DELAY"]),
         require_approval=settings["REQUIRE_RATE_APPROVAL"],
-        unapproved_delay_ms=gap_ms(settings["UNAPPROVED_RATE"]),
+        unapproved_delay_ms=_gap_ms(settings, "UNAPPROVED_RATE"),
         fetch_timeout_ms=int((settings["REQUEST_TIMEOUT"] or 3600.0) * 2000),
         lease_ms=int(settings["SPIDER_TASK_LEASE"] * 1000),
         max_retries=settings["SPIDER_MAX_RETRY_TIMES"],
@@ -481,6 +481,13 @@ def _run_config(settings: Settings, seen: SeenConfig) -> RunConfig:
         finished_ttl_ms=int(settings["SPIDER_SEED_LOCK_TTL"] * 1000),
         run_ttl_ms=int(settings["RUN_TTL"] * 1000),
     )
+
+
+def _gap_ms(settings: Settings, name: str) -> int:
+    try:
+        return parse_rate(settings[name])
+    except ValueError as error:
+        raise ConfigError(f"{name} ({settings.origin(name)}): {error}") from None
 
 
 def _ms(seconds: float) -> int:

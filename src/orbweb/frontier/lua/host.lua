@@ -2,7 +2,8 @@
 -- shard.lua in front of the transitions that ask for it; no transition itself.
 
 local LOOK_AHEAD_MS = 50 -- a claim reserves times that lie so near, so that nodes need not ask on the dot
-local GRACE_MS = 50 -- how long a host that is free waits for the node, or the run, whose turn it is
+local SPARE_MS = 20 -- what a host's own nodes have not reserved so long before is anybody's, so no time is lost
+local GRACE_MS = 10 -- how long a host that is free waits for the run whose turn it is
 local SLACK_MS = 5
 local LATEST_MS = 1000 -- a permit that lies further ahead is refused: better give the request back
 local ACTIVE_MS = 30000 -- a run whose nodes have not spoken for so long has no say
@@ -15,7 +16,7 @@ local most -- fetches at once
 local closed_until -- shard's clock; paused, or the circuit is open
 local clamped -- the approved rate is what slows it down
 local steered -- an operator has had a word
-local rate, last_run -- decayed count of fetches (thousandths); the run that fetched last
+local rate, taken, last_run -- decayed count of fetches (thousandths); all of them; the run of the last one
 
 local random_gap, auto, auto_start, auto_longest, circuit_threshold, circuit_cooldown, refused_pause
 local needs_approval, unapproved, backlog_limit
@@ -64,7 +65,7 @@ end
 
 local function weigh(host)
   local v = call('HMGET', HOST .. host, 'limit', 'limit_until', 'paused', 'crawl', 'ceiling', 'ceiling_until',
-    'opens', 'open_until', 'auto', 'rate', 'rate_at', 'last')
+    'opens', 'open_until', 'auto', 'rate', 'rate_at', 'last', 'taken')
   gap, most, closed_until, clamped = delay, concurrency, 0, false
   for i = 1, #others, 3 do
     if call('EXISTS', others[i] .. ':queue:' .. host) == 1 then
@@ -88,7 +89,7 @@ local function weigh(host)
       most = 1 -- one request tries whether the host is well again
     end
   end
-  rate, last_run = decayed(v[10], v[11]), v[12]
+  rate, taken, last_run = decayed(v[10], v[11]), tonumber(v[13]) or 0, v[12]
 end
 
 local function next_allowed(host)

@@ -11,6 +11,8 @@ read_policy()
 local WINDOW_MS = 1000
 local FEW = 3 -- fewer answers than this say nothing of a host's speed
 local LONGEST_WINDOW_MS = 10000
+local SEARCH = 0.000014 -- of the rate a second, times the square of the seconds since it was too high
+local FASTEST_SEARCH = 0.03 -- of the rate a second
 local LONGEST_COOLDOWN = 16 -- times the first one
 local MOST_REFUSALS = 7
 
@@ -48,38 +50,47 @@ local function back_off(refused)
   end
 end
 
+-- A higher rate, after `passed` ms at the present one. `top` is the rate that was too much last (0 =
+-- not known yet), `since` the seconds since then. It is approached quickly and passed slowly, and the
+-- slower search speeds up the longer nothing happens, as that of CUBIC does (RFC 9438): a host that
+-- serves twice as much as before is found out within a minute.
+local function raised(its_rate, top, since, passed)
+  if top == 0 then return its_rate + math.ceil(its_rate / 10) end
+  if its_rate < top * 0.7 then return its_rate + math.ceil(its_rate / 4) end
+  if its_rate < top * 0.95 then return its_rate + math.ceil(top / 20) end
+  local growth = math.min(since * since * SEARCH, FASTEST_SEARCH)
+  return its_rate + math.floor(its_rate * growth * passed / 1000)
+end
+
 -- The gap at which the host is fetched without harm: additive increase, multiplicative decrease
--- (D. Chiu, R. Jain, 1989), with the rate that was too much remembered, as CUBIC does (RFC 9438), so
--- that it is approached quickly and passed slowly. Decided from one window of answers at a time.
-local function throttle(latency)
+-- (D. Chiu, R. Jain, 1989). Decided from one window of answers at a time, or as soon as it refuses.
+local function throttle(latency, refused)
   local v = call('HMGET', key, 'auto', 'top', 'window', 'answers', 'failures', 'latency', 'base', 'settle')
-  if host_now < number(v[8]) then return end -- sent before the last change
+  local settle = number(v[8])
+  if host_now < settle then return end -- sent before the last change
   local began = tonumber(v[3]) or host_now
   local answers, failures, sum = number(v[4]) + good + bad, number(v[5]) + bad, number(v[6]) + latency
   local passed = host_now - began
-  if passed < WINDOW_MS or (answers < FEW and passed < LONGEST_WINDOW_MS) then
+  if refused == 0 and (passed < WINDOW_MS or (answers < FEW and passed < LONGEST_WINDOW_MS)) then
     call('HSET', key, 'window', int(began), 'answers', int(answers), 'failures', int(failures), 'latency', int(sum))
     return
   end
   -- Rates are requests in a thousand seconds.
   local now_rate = math.floor(1000000 / (tonumber(v[1]) or auto_start))
   local top, base, mean = number(v[2]), number(v[7]), math.floor(sum / answers)
-  local settle = 0
-  if failures * 20 > answers or (base > 0 and answers >= FEW and mean > base * 2 + 50) then
-    local served = math.floor((answers - failures) * 1000000 / passed)
-    top = now_rate
+  local slow = base > 0 and answers >= FEW and mean > base * 2 + 50
+  if refused > 0 or failures * 5 > answers or slow then
+    local served = math.floor(now_rate * 0.9) -- too short a look says nothing
+    if passed >= WINDOW_MS / 2 then served = math.floor((answers - failures) * 1000000 / passed) end
+    top = math.min(now_rate, math.max(served, math.floor(now_rate * 0.9)))
     now_rate = math.max(math.floor(now_rate / 2), math.floor(math.min(now_rate, served) * 0.95))
     settle = host_now + WINDOW_MS + math.min(mean, LONGEST_WINDOW_MS)
+    -- A host that stays slow however little it is asked for has changed: that is its speed now.
+    if slow then base = base + math.floor((mean - base) / 8) end
   else
-    if base == 0 or mean < base then base = math.max(mean, 1) else base = base + math.floor((mean - base) / 16) end
+    if base == 0 or mean < base then base = math.max(mean, 1) end
     if answers * 1000000 / passed >= now_rate * 0.7 then -- it is this rate that was tried
-      if top == 0 or now_rate < top * 0.7 then
-        now_rate = now_rate + math.ceil(now_rate / (top == 0 and 10 or 4))
-      elseif now_rate < top * 0.95 then
-        now_rate = now_rate + math.ceil(top / 20)
-      else
-        now_rate = now_rate + math.ceil(top / 100)
-      end
+      now_rate = raised(now_rate, top, (host_now - settle) / 1000, passed)
     end
   end
   local sixteenths = math.max(1, math.floor(16000000 / math.max(1, now_rate)))
@@ -102,7 +113,7 @@ for i = 2, #ARGV, 7 do
     call('HINCRBY', key, 'bad', bad)
     judge_circuit(tonumber(ARGV[i + 3]))
     back_off(tonumber(ARGV[i + 4]))
-    if auto == 1 then throttle(tonumber(ARGV[i + 5])) end
+    if auto == 1 then throttle(tonumber(ARGV[i + 5]), tonumber(ARGV[i + 4])) end
   end
 end
 return 1

@@ -127,7 +127,7 @@ local function read_loads()
   mean = known_loads > 0 and math.floor(sum / known_loads) or 0
   is_new = not loads[me]
   load = math.max(loads[me] or 0, mean - MOST_OWED)
-  local margin = 4 + math.floor(mean / 50)
+  local margin = 6 + math.floor(mean / 12)
   behind = load < mean - margin
   ahead = load > mean + margin and rivals > 0
 end
@@ -145,7 +145,7 @@ local function read_turns(node)
   end
 end
 
--- How long after it is free the host is this node's to take.
+-- From when on the host is this node's to take, as measured from the time at which it is free.
 local function patience(own)
-  return (behind or (own and not ahead)) and -LOOK_AHEAD_MS or GRACE_MS
+  return (behind or (own and not ahead)) and -LOOK_AHEAD_MS or -SPARE_MS
 end

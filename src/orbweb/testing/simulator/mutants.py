@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from orbweb.engine import pacer as pacer_module
 from orbweb.engine import step as step_module
 from orbweb.engine.outputs import Admission, Outputs
 from orbweb.errors import StoreUnavailable
@@ -331,6 +332,10 @@ def _unchecked(step: Any) -> bool:
     return True
 
 
+def _never_stale(pacer: Any, turn: Any) -> bool:
+    return False
+
+
 _is_held, _renew = step_module.Step._is_held, step_module.Step._renew
 
 
@@ -473,7 +478,10 @@ MUTANTS: dict[str, Mutant] = {
             "start_unchecked",
             "who trusts a lease without a look at the clock",
             by=("zombie_start",),
-            patches=((step_module.Step, "_is_held", _unchecked),),
+            patches=(
+                (step_module.Step, "_is_held", _unchecked),
+                (pacer_module.Pacer, "_is_stale", _never_stale),
+            ),
             change=_many_pauses,
         ),
         Mutant(
