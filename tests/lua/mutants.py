@@ -263,7 +263,8 @@ MUTANTS = (
     Mutant(
         "generations never end",
         "seen",
-        "if age > 0 and newest.count > 0 and wall - newest.begun >= age then next_part(false) end",
+        "    if newest.count > 0 then\n      next_part(false)\n",
+        "    if newest.count > 0 then\n",
     ),
     Mutant(
         "an error of the filter drops what it must not drop",
@@ -341,7 +342,10 @@ MUTANTS = (
         "local dropped = false",
     ),
     Mutant(
-        "young parts are forgotten", "seen_forget", "if wall - begun >= age then", "if true then"
+        "young parts are forgotten",
+        "seen_forget",
+        "if old or wall - begun >= age then",
+        "if true then",
     ),
     Mutant("no quarantine", "shard", "if token and not has_gap(host) then", "if token then"),
     Mutant(

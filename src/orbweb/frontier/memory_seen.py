@@ -204,12 +204,11 @@ class Seen:
     def forget_older(self, age_ms: int, wall: int) -> int:
         """Drop the parts all of which is older; returns how many requests were forgotten."""
         self._turn(wall)
-        old = [
-            part
-            for part, following in zip(self.parts, self.parts[1:], strict=False)
-            if wall - following.begun >= age_ms
-        ]
-        del self.parts[: len(old)]
+        kept = len(self.parts) - 1
+        while kept > 0 and wall - self.parts[kept].begun < age_ms:
+            kept -= 1
+        old = self.parts[:kept]
+        del self.parts[:kept]
         return sum(part.count for part in old)
 
     def _marks(self, size: int) -> Marks:
@@ -224,8 +223,12 @@ class Seen:
         """Begin another generation when the last one is old."""
         self.wall = wall
         last, age = self.parts[-1], self.config.generation_ms
-        if age and last.count and self.wall - last.begun >= age:
+        if not age or wall - last.begun < age:
+            return
+        if last.count:
             self._begin(Layer(self._size(last), last.capacity), last.layer)
+        else:  # a generation begins when there is something in it
+            last.begun = wall
 
     def _begin(self, layer: Layer, number: int) -> Part:
         part = Part(

@@ -54,7 +54,14 @@ local function seen_open()
     older[#older + 1] = seen_part(int(number), string.match(record, '(%d+) (%d+) (%d+) (%d+) (%d+)'))
   end
   local age = tonumber(v[8])
-  if age > 0 and newest.count > 0 and wall - newest.begun >= age then next_part(false) end
+  if age > 0 and wall - newest.begun >= age then
+    if newest.count > 0 then
+      next_part(false)
+    else -- a generation begins when there is something in it
+      newest.begun = wall
+      call('HSET', seen_base, 'begun', int(wall))
+    end
+  end
   simple = not (SEEN_ERRS or salted or older[1])
 end
 

@@ -1,4 +1,5 @@
--- seen_check: whether requests count as seen, in the order in which they are given. Changes nothing.
+-- seen_check: whether requests count as seen, in the order in which they are given. Changes nothing,
+-- but that an old generation may end with it.
 --
 -- KEYS  1 shard tag, 2 what is seen
 -- ARGV  1 time, then pairs: fingerprint, host

@@ -28,13 +28,15 @@ local function forget_url()
   return found
 end
 
--- A part is older than the moment in which the next one began.
+-- A part is older than the moment in which the next one began; so is what comes before an old part,
+-- whatever the clock said then.
 local function forget_older(age)
-  local forgotten, begun = 0, newest.begun
+  local forgotten, begun, old = 0, newest.begun, false
+  local kind = call('HGET', seen_base, 'kind')
   for _, part in ipairs(older) do
-    if wall - begun >= age then
-      local kind = call('HGET', seen_base, 'kind')
-      if forgotten == 0 then call('HSET', seen_base, 'first', int(part.number + 1)) end
+    if old or wall - begun >= age then
+      if not old then call('HSET', seen_base, 'first', int(part.number + 1)) end
+      old = true
       call('SADD', GARBAGE, part.key .. ' ' .. int(seen_keys(kind, part.size)) .. ' ' .. kind)
       call('HDEL', seen_base .. ':parts', int(part.number))
       forgotten = forgotten + part.count
