@@ -388,7 +388,8 @@ class MemoryFrontier:
         """See `take_from` in `claim.lua`."""
         hosts, turns = self._hosts, asking.turns
         found = hosts.weigh(run, host)
-        at = max(since, hosts.next_of(host, found))
+        allowed = hosts.next_of(host, found)
+        at = max(since, allowed)
         has_others = any(True for _ in hosts.others(run))
         if at > hosts.now + LOOK_AHEAD_MS:
             if has_others:
@@ -417,7 +418,8 @@ class MemoryFrontier:
             )
             if not its_turn:
                 asking.courteous = True
-            if hosts.now < at + (turns.patience(own) if its_turn else GRACE_MS):
+            is_new = allowed == 0 or since > allowed
+            if hosts.now < at + (turns.patience(own, is_new) if its_turn else GRACE_MS):
                 run.ready.set(host, at)
                 return
         at = max(hosts.now, at)
@@ -523,7 +525,7 @@ class MemoryFrontier:
         if not run.paused:
             for host, at in run.ready.earliest(16):
                 turns = asking.turns
-                at += turns.patience(turns.is_own(host))
+                at += turns.patience(turns.is_own(host), is_new=False)
                 looks.append((at, self._hosts.now, SHARD_STEP_MS))
         waits = [
             math.ceil(max(0, min(at - clock, step))) for at, clock, step in looks if at is not None
@@ -652,6 +654,14 @@ class MemoryFrontier:
             at = max(hosts.now, found.closed_until)
         if at > hosts.now + LATEST_MS:
             return Permit(PermitCode.LATER)
+        slots = hosts.slots.setdefault(task.host, {})
+        slot = f"{run.base} {id} {token}"
+        if slot not in slots:
+            for member in [m for m, end in slots.items() if end <= hosts.now]:
+                del slots[member]
+            if len(slots) >= found.most:
+                return Permit(PermitCode.LATER)
+        slots[slot] = math.ceil(at) + run.config.fetch_timeout_ms
         reserved = (
             name_of(hosts.reserve(run, task.host, found, at, slack_ms)) if found.gap > 0 else 0
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha1
 
-from orbweb.frontier.memory_hosts import LOOK_AHEAD_MS, SPARE_MS, Hosts
+from orbweb.frontier.memory_hosts import LOOK_AHEAD_MS, NOTICE_MS, SPARE_MS, Hosts
 from orbweb.frontier.memory_state import Run
 
 SILENT_MS = 15_000
@@ -90,9 +90,11 @@ class Turns:
         self.behind = self.load < self.mean - margin
         self.ahead = self.load > self.mean + margin and self.rivals > 0
 
-    def patience(self, own: bool) -> int:
-        """From when on a host is this node's to take, measured from when it is free."""
-        return -LOOK_AHEAD_MS if self.behind or (own and not self.ahead) else -SPARE_MS
+    def patience(self, own: bool, is_new: bool) -> int:
+        """From when on a host is this node's to take. See `patience` in `turn.lua`."""
+        if self.behind or (own and not self.ahead):
+            return -LOOK_AHEAD_MS
+        return NOTICE_MS if is_new else -SPARE_MS
 
 
 def weight(hand: int, name: str) -> int:

@@ -141,7 +141,8 @@ end
 -- others may have a better claim to.
 local function take_from(host, own, since)
   weigh(host)
-  local at = math.max(since, next_allowed(host))
+  local allowed = next_allowed(host)
+  local at = math.max(since, allowed)
   if at > host_now + LOOK_AHEAD_MS then
     if #others > 0 then wait_for(host) end
     return look_again(host, at)
@@ -162,7 +163,7 @@ local function take_from(host, own, since)
   if gap > 0 then
     local its_turn = #others == 0 or last_run ~= RUN or contenders(host) == 0
     if not its_turn then courteous = true end
-    if host_now < at + (its_turn and patience(own) or GRACE_MS) then return look_again(host, at) end
+    if host_now < at + (its_turn and patience(own, allowed == 0 or since > allowed) or GRACE_MS) then return look_again(host, at) end
   end
   local got, next_at = lease_from(host, math.min(want - #out / WORDS, for_node), math.max(host_now, at))
   if call('EXISTS', QUEUE .. host) == 0 then
@@ -227,7 +228,7 @@ end
 local function look_ahead()
   local first = call('ZRANGE', READY, 0, 15, 'WITHSCORES')
   for i = 1, #first, 2 do
-    local at = tonumber(first[i + 1]) + patience(is_own(first[i]))
+    local at = tonumber(first[i + 1]) + patience(is_own(first[i]), false)
     if not soonest or at < soonest then soonest = at end
   end
 end

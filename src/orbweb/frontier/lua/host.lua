@@ -4,6 +4,7 @@
 local LOOK_AHEAD_MS = 50 -- a claim reserves times that lie so near, so that nodes need not ask on the dot
 local SPARE_MS = 20 -- what a host's own nodes have not reserved so long before is anybody's, so no time is lost
 local GRACE_MS = 10 -- how long a host that is free waits for the run whose turn it is
+local NOTICE_MS = 50 -- how long a host of which its own nodes could not know waits for them
 local SLACK_MS = 5
 local LATEST_MS = 1000 -- a permit that lies further ahead is refused: better give the request back
 local ACTIVE_MS = 30000 -- a run whose nodes have not spoken for so long has no say

@@ -18,5 +18,13 @@ if ARGV[4] ~= '0' and mark(tonumber(call('ZSCORE', NEXT, host)) or 0) == ARGV[4]
   at = math.max(host_now, closed_until) -- nobody has reserved the host since
 end
 if at > host_now + LATEST_MS then return {1, 0, '0'} end
+-- The slot is kept as long as this fetch can take. One that the host took back meanwhile, as no fetch
+-- takes so long, must be had again.
+local slot = RUN .. ' ' .. id .. ' ' .. ARGV[3]
+if not call('ZSCORE', SLOTS .. host, slot) then
+  call('ZREMRANGEBYSCORE', SLOTS .. host, '-inf', host_now)
+  if call('ZCARD', SLOTS .. host) >= most then return {1, 0, '0'} end
+end
+call('ZADD', SLOTS .. host, math.ceil(at) + fetch_ms, slot)
 local reserved = gap > 0 and mark(reserve(host, at, tonumber(ARGV[5]))) or '0'
 return {0, math.ceil(at - host_now), reserved}
