@@ -123,7 +123,7 @@ async def test_the_plan_of_a_filter_is_kept(
     assert "dedup_plan_kept" in caplog.text
     assert await node.frontier.add([page("a")]) == 0
     place = await Admin(store.servers, "t").seen.find("job")
-    assert place.state.parts[0].capacity == 1_000
+    assert place.shards[0].state.parts[0].capacity == 1_000
 
 
 async def test_all_keys_of_a_kind_are_collected(store: ServerStore, seen_kind: str) -> None:
@@ -178,9 +178,9 @@ async def test_what_is_old_can_be_forgotten(store: ServerStore, seen_kind: str) 
     await node.frontier.add([page("b")])
     await node.finish(*await node.take())
     seen = Admin(store.servers, "t").seen
-    seen._caller.time = store.wall + 4_000
+    seen.now = store.wall + 4_000
     place = await seen.find("job")
     assert await seen.forget_older(place, 5_000) == 0
     assert await seen.forget_older(place, 4_000) == 1
     assert await node.frontier.add(pages("ab")) == 1
-    assert len((await seen.find("job")).state.parts) == 1
+    assert len((await seen.find("job")).shards[0].state.parts) == 1

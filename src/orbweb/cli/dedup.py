@@ -12,7 +12,8 @@ from orbweb.cli.snapshot import Exporter, finish, load_snapshot, open_text, read
 from orbweb.cli.store import ask
 from orbweb.errors import ConfigError
 from orbweb.frontier.seen import SeenKind
-from orbweb.frontier.seen_admin import SeenAdmin, SeenPlace
+from orbweb.frontier.seen_admin import SeenAdmin
+from orbweb.frontier.seen_places import SeenPlace, SeenShard
 from orbweb.model.fingerprint import fingerprint
 from orbweb.model.request import Request
 from orbweb.model.url import host_of
@@ -24,23 +25,34 @@ AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 def stats(settings: Settings, job: str, run: str | None, *, as_json: bool) -> None:
     """Print how many URLs were seen, in what, and how full it is."""
     place = ask(settings, lambda admin: admin.seen.find(job, run))
-    state = place.state
     if as_json:
         show.as_json(_record(place))
         return
-    print(f"{job} · {_owner(place)}: {show.counted(state.count, 'seen URL')}, kind {state.kind}")
-    if state.capacity:
-        print(f"  capacity {show.number(state.capacity)}, {state.fill:.1%} used")
-    if state.over_full:
+    print(f"{job} · {_owner(place)}: {show.counted(place.count, 'seen URL')}, kind {place.kind}")
+    several = len(place.shards) > 1
+    if place.capacity:
+        fullest = "the fullest shard " if several else ""
+        print(f"  capacity {show.number(place.capacity)}, {fullest}{place.fill:.1%} used")
+    if place.over_full:
         print("  OVER-FULL: it takes more and more new pages for seen ones")
+    for shard in place.shards:
+        _print_shard(shard, several=several)
+    if place.sure:
+        print(f"  {show.counted(place.sure, 'URL')} kept apart exactly (dedup='exact')")
+    for host, times in sorted(place.forgotten_hosts.items()):
+        print(f"  {host} was forgotten {show.counted(times, 'time')}")
+
+
+def _print_shard(shard: SeenShard, *, several: bool) -> None:
+    state, where = shard.state, "  "
+    if several:
+        used = f", {state.fill:.1%} used" if state.capacity else ""
+        print(f"  shard {shard.number}: {show.number(state.count)}{used}")
+        where = "    "
     for part in state.parts:
         end = f" of {show.number(part.capacity)}" if part.capacity else ""
         since = show.moment(part.begun_ms)
-        print(f"  part {part.number}: {show.number(part.count)}{end}, since {since}")
-    if state.sure:
-        print(f"  {show.counted(state.sure, 'URL')} kept apart exactly (dedup='exact')")
-    for host, times in sorted(state.forgotten_hosts.items()):
-        print(f"  {host} was forgotten {show.counted(times, 'time')}")
+        print(f"{where}part {part.number}: {show.number(part.count)}{end}, since {since}")
 
 
 def _owner(place: SeenPlace) -> str:
@@ -48,19 +60,29 @@ def _owner(place: SeenPlace) -> str:
 
 
 def _record(place: SeenPlace) -> dict[str, Any]:
-    state = place.state
     return {
         "job": place.job,
         "run": place.run,
-        "kind": str(state.kind),
+        "kind": str(place.kind),
+        "seen": place.count,
+        "capacity": place.capacity,
+        "fill": round(place.fill, 4),
+        "over_full": place.over_full,
+        "sure": place.sure,
+        "forgotten_hosts": place.forgotten_hosts,
+        "shards": [_shard_record(shard) for shard in place.shards],
+    }
+
+
+def _shard_record(shard: SeenShard) -> dict[str, Any]:
+    state = shard.state
+    return {
+        "number": shard.number,
         "seen": state.count,
         "capacity": state.capacity,
         "fill": round(state.fill, 4),
-        "over_full": state.over_full,
         "warned_at_ms": state.warned_at_ms,
         "full_at_ms": state.full_at_ms,
-        "sure": state.sure,
-        "forgotten_hosts": dict(state.forgotten_hosts),
         "parts": [
             {
                 "number": part.number,
@@ -118,7 +140,7 @@ def forget(
             print(f"{host} is forgotten: its pages are new again")
         if older_than is not None:
             print(f"{show.counted(await seen.forget_older(place, age_ms), 'URL')} forgotten")
-            if not place.state.generation_ms:
+            if not place.generation_ms:
                 show.note("all is one generation: DEDUP_GENERATION was 0 when it was made")
 
     ask(settings, act)
@@ -130,9 +152,9 @@ def export(settings: Settings, job: str, run: str | None, path: Path) -> None:
     async def act(admin: Any) -> None:
         seen: SeenAdmin = admin.seen
         place = await seen.find(job, run)
-        if place.state.kind in (SeenKind.BLOOM_MODULE, SeenKind.LOCAL):
+        if place.kind in (SeenKind.BLOOM_MODULE, SeenKind.LOCAL):
             raise ConfigError(
-                f"{job} remembers seen URLs as {place.state.kind}, which cannot be read piece by "
+                f"{job} remembers seen URLs as {place.kind}, which cannot be read piece by "
                 "piece; exact, compact, set and bloom can be exported"
             )
         temporary = path.with_name(f".{path.stem}.part{path.suffix}")

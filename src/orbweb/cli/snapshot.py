@@ -4,6 +4,10 @@ An export never calls a page seen whose links it does not know as seen, waiting 
 from its first step on which requests leave the run, reads first what is seen, then what waits, then
 what has left meanwhile: so whatever it found as seen had ended before the export, or is among the
 requests that it holds. An import lets the requests enter first and only then remembers the seen.
+
+Over several shards: all of them note what leaves before any of them is read, and the outboxes of
+all are read after the seen and before what waits. A link that is in no outbox any more was
+delivered, and so is met where it was taken to: as seen, as waiting or as having left.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import json
 import os
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -21,15 +25,19 @@ from typing import IO, Any
 from orbweb.errors import ConfigError
 from orbweb.frontier.base import RunConfig
 from orbweb.frontier.seen import SeenConfig, SeenKind
-from orbweb.frontier.seen_admin import SeenAdmin, SeenPlace
-from orbweb.frontier.seen_state import SeenState, read_seen
+from orbweb.frontier.seen_admin import SeenAdmin
+from orbweb.frontier.seen_places import SeenPlace, SeenShard
+from orbweb.frontier.seen_state import SeenState
 from orbweb.frontier.valkey import parse_body
+from orbweb.spiders.wording import counted
 
-FORMAT = "orbweb-dedup-1"
+FORMAT = "orbweb-dedup-2"
 LINES = 500
 GO_ON_SECONDS = 5.0
 WHOLE_FINGERPRINTS = (SeenKind.EXACT, SeenKind.SET)
 """Kinds whose export any kind can import; the others keep too little of a fingerprint for that."""
+
+Head = dict[str, str]
 
 
 def open_text(path: Path, mode: str) -> IO[str]:
@@ -59,14 +67,20 @@ class Exporter:
 
     async def write(self) -> None:
         """Write everything. Raises `ConfigError` when it took too long for the journal."""
-        await self._admin.journal(self._place, "begin")
+        place = self._place
+        await self._admin.journal(place, "begin")
         try:
-            await self._write_seen()
-            for run, keys in self._place.runs:
-                await self._write_requests(run, keys)
-            await self._admin.journal(self._place, "go_on")
+            self._line("format", FORMAT, place.job, str(place.kind), len(place.shards))
+            for shard in place.shards:
+                await self._write_seen(shard)
+            for shard in place.shards:
+                await self._write_outboxes(shard)
+            for shard in place.shards:
+                for run in shard.runs:
+                    await self._write_requests(shard, run)
+            await self._admin.journal(place, "go_on")
         finally:
-            await self._admin.journal(self._place, "end")
+            await self._admin.journal(place, "end")
         self._line("end", self.counts.seen, self.counts.requests)
 
     def _line(self, *words: Any) -> None:
@@ -78,46 +92,53 @@ class Exporter:
             await self._admin.journal(self._place, "go_on")
             self._spoken = time.monotonic()
 
-    async def _write_seen(self) -> None:
-        place, admin = self._place, self._admin
-        raw = place.state.kind is SeenKind.BLOOM
-        self._line("format", FORMAT, place.job, str(place.state.kind))
-        async for part, suffix, found in admin.members(place):
+    async def _write_seen(self, shard: SeenShard) -> None:
+        admin, raw = self._admin, shard.state.kind is SeenKind.BLOOM
+        async for suffix, found in admin.members(shard):
             if found:
                 words = [_text(one) if raw else int(one) for one in found]
-                self._line("seen", f"{part.number}{suffix}", words)
+                self._line("seen", shard.number, suffix, words)
             await self._go_on()
-        for start in range(0, len(sure := await admin.sure(place)), LINES):
-            self._line("sure", sure[start : start + LINES])
-        state = await self._state()
-        self.counts.seen = state.count
-        head, records = _head(state)
-        self._line("head", head, records, dict(state.forgotten_hosts))
+        for start in range(0, len(sure := await admin.sure(shard)), LINES):
+            self._line("sure", shard.number, sure[start : start + LINES])
+        state = await admin.state(shard)
+        self.counts.seen += state.count
+        self._line("head", shard.number, *_head(state), dict(state.forgotten_hosts))
 
-    async def _state(self) -> SeenState:
-        state = await read_seen(self._admin.client, self._place.base)
-        if state is None:
-            raise ConfigError(f"what {self._place.job} has seen was forgotten meanwhile")
-        return state
+    async def _write_outboxes(self, shard: SeenShard) -> None:
+        """Links that are on their way to another shard; one that is seen there is crawled again."""
+        for run in shard.runs:
+            async for page in self._admin.outbox(shard, run):
+                for link in page:
+                    words = (link.id, link.host, link.priority, _text(link.payload))
+                    self._line("request", run, *words, [])
+                    self.counts.requests += 1
+                await self._go_on()
 
-    async def _write_requests(self, run: str, keys: Any) -> None:
+    async def _write_requests(self, shard: SeenShard, run: str) -> None:
         """The order matters: see the head of this module."""
-        visits = {id: words async for page in self._pages(keys.visits) for id, words in page}
-        parked = {mark: link async for page in self._pages(keys.parked) for mark, link in page}
+        keys = shard.runs[run]
+        visits = await self._whole(shard, keys.visits)
+        parked = await self._whole(shard, keys.parked)
         for name in (keys.dead, keys.body):
-            async for page in self._pages(name):
-                for id, body in page:
+            async for page in self._pages(shard, name):
+                for id, body in page.items():
                     self._request(run, id, body, visits.get(id, b""), parked)
-        left = {id: body async for page in self._pages(keys.left) for id, body in page}
+        left = await self._whole(shard, keys.left)
         parked |= {name[1:]: link for name, link in left.items() if name.startswith(b"<")}
         for id, body in left.items():
             if body and not id.startswith((b"<", b">")):
                 words = left.get(b">" + id) or visits.get(id, b"")
                 self._request(run, id, body, words, parked)
 
-    async def _pages(self, key: str) -> Any:
-        async for page in self._admin.pages(key):
-            yield page.items()
+    async def _whole(self, shard: SeenShard, key: str) -> dict[bytes, bytes]:
+        return {
+            name: value async for page in self._pages(shard, key) for name, value in page.items()
+        }
+
+    async def _pages(self, shard: SeenShard, key: str) -> AsyncIterator[dict[bytes, bytes]]:
+        async for page in self._admin.pages(shard, key):
+            yield page
             await self._go_on()
 
     def _request(
@@ -140,8 +161,9 @@ class Snapshot:
     path: Path
     job: str = ""
     kind: SeenKind = SeenKind.EXACT
-    head: dict[str, str] = field(default_factory=dict)
-    records: dict[str, str] = field(default_factory=dict)
+    shards: int = 1
+    heads: dict[int, tuple[Head, Head]] = field(default_factory=dict)
+    """What each shard keeps of its last part, and of the older ones."""
     hosts: dict[str, int] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
 
@@ -164,9 +186,12 @@ def read_snapshot(path: Path) -> Snapshot:
                 if number == 0 and (name, words[0]) != ("format", FORMAT):
                     raise ValueError("it begins otherwise")
                 if name == "format":
-                    snapshot.job, snapshot.kind = words[1], SeenKind(words[2])
+                    _, snapshot.job, kind, snapshot.shards = words
+                    snapshot.kind = SeenKind(kind)
                 elif name == "head":
-                    snapshot.head, snapshot.records, snapshot.hosts = words
+                    shard, head, records, hosts = words
+                    snapshot.heads[shard] = head, records
+                    snapshot.hosts |= hosts
                 elif name == "end":
                     snapshot.counts, whole = Counts(*words), True
     except OSError as error:
@@ -192,18 +217,21 @@ async def load_snapshot(
             counts.requests += await admin.restore(place, run, batch)
             batch = []
     counts.requests += await admin.restore(place, run, batch) if batch else 0
+    if place.forgotten_hosts != snapshot.hosts:
+        await admin.put_hosts(place, snapshot.hosts)
     if snapshot.kind in WHOLE_FINGERPRINTS:
-        if snapshot.hosts and not place.state.forgotten_hosts:
-            await admin.put_head(place, {}, {}, snapshot.hosts)
-        for _, marks in snapshot.lines("seen"):
-            counts.seen += await admin.learn(place, marks)
+        for number, _, marks in snapshot.lines("seen"):
+            shard = place.shards[number if len(place.shards) > 1 else 0]
+            counts.seen += await admin.learn(shard, marks)
         return counts
-    for suffix, found in snapshot.lines("seen"):
+    for number, suffix, found in snapshot.lines("seen"):
         raw = snapshot.kind is SeenKind.BLOOM
-        await admin.put_part(place, suffix, [b64decode(one) if raw else one for one in found])
-    for (marks,) in snapshot.lines("sure"):
-        await admin.put_sure(place, marks)
-    await admin.put_head(place, snapshot.head, snapshot.records, snapshot.hosts)
+        words = [b64decode(one) if raw else one for one in found]
+        await admin.put_part(place.shards[number], suffix, words)
+    for number, marks in snapshot.lines("sure"):
+        await admin.put_sure(place.shards[number], marks)
+    for number, head in snapshot.heads.items():
+        await admin.put_head(place.shards[number], *head)
     counts.seen = snapshot.counts.seen
     return counts
 
@@ -217,13 +245,14 @@ async def _target(
             f"{snapshot.path} holds a {snapshot.kind} filter, {job} remembers seen URLs as {kind}: "
             "only exports of exact and set can be imported as another kind"
         )
+    _check_shards(snapshot, admin.shards)
     place = await admin.make(job, run, RunConfig(dedup_scope=scope, seen=SeenConfig(kind)))
-    if snapshot.kind not in WHOLE_FINGERPRINTS and place.state.count:
+    if snapshot.kind not in WHOLE_FINGERPRINTS and place.count:
         raise ConfigError(
-            f"{job} has seen {place.state.count} URLs: a {snapshot.kind} filter can only be "
+            f"{job} has seen {place.count} URLs: a {snapshot.kind} filter can only be "
             f"imported where nothing was seen. First: orbweb reset {job} --seen"
         )
-    if place.state.count and dict(place.state.forgotten_hosts) != snapshot.hosts:
+    if place.count and place.forgotten_hosts != snapshot.hosts:
         raise ConfigError(
             f"hosts were forgotten in {snapshot.path} or in {job} that were not in the other, so "
             f"what they remember does not fit together. First: orbweb reset {job} --seen"
@@ -231,7 +260,22 @@ async def _target(
     return place
 
 
-def _head(state: SeenState) -> tuple[dict[str, str], dict[str, str]]:
+def _check_shards(snapshot: Snapshot, shards: int) -> None:
+    """What a shard has seen does not say of which host it is, so it cannot be divided."""
+    joined = shards == 1 and snapshot.kind in WHOLE_FINGERPRINTS
+    if shards == snapshot.shards or joined:
+        return
+    right = f"FRONTIER_SHARDS = {snapshot.shards}"
+    if snapshot.kind in WHOLE_FINGERPRINTS:
+        right += ", or 1"
+    raise ConfigError(
+        f"{snapshot.path} was exported from {counted(snapshot.shards, 'shard')}, FRONTIER_SHARDS "
+        f"is {shards}: what is seen does not say of which host it is, so it cannot be divided among "
+        f"other shards. Right would be {right}"
+    )
+
+
+def _head(state: SeenState) -> tuple[Head, Head]:
     """The parts as the store keeps them."""
     *older, last = state.parts
     records = {

@@ -46,13 +46,13 @@ class Admin:
     """Looks at and steers the runs of one prefix. All calls may raise `StoreUnavailable`."""
 
     def __init__(self, servers: Servers, prefix: str, *, shards: int = 1) -> None:
-        """`shards` is for `hosts` and `collect`: each run knows over how many it is spread."""
+        """`shards` is for what concerns no run: each run knows over how many it is spread."""
         self._servers = servers
         self._client = servers.of_shard(0)
         self._prefix = prefix
         self._shards = shards
         self._shard = ShardKeys(prefix)
-        self.seen = SeenAdmin(self._client, prefix)
+        self.seen = SeenAdmin(servers, prefix, shards=shards)
         """What the jobs have seen."""
         self.hosts = HostAdmin(servers.of_shard, prefix, shards=shards)
         self.now: int | None = None
