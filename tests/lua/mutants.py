@@ -228,7 +228,7 @@ MUTANTS = (
     Mutant(
         "split loses what it moves",
         "seen_exact",
-        "  each_thousand('SADD', format(part.pattern, border * 1073741824))\n",
+        "    call('SADD', new, unpack(members, i, math.min(i + 999, #members)))\n",
     ),
     Mutant(
         "a split moves one too few",
@@ -248,7 +248,9 @@ MUTANTS = (
         "  if seen then known[member] = true end\n",
         "  known[member] = true\n",
     ),
-    Mutant("older parts are not looked at", "seen", "if seen_has(part, mark) then return true end"),
+    Mutant(
+        "older parts are not looked at", "seen", "if seen_has(older[i], mark) then return true end"
+    ),
     Mutant(
         "a full part takes more",
         "seen",
@@ -269,14 +271,13 @@ MUTANTS = (
     Mutant(
         "an error of the filter drops what it must not drop",
         "seen",
-        "    return call('SISMEMBER', seen_base .. ':sure', mark) == 1\n",
+        "  if is_sure(member) then return call('SISMEMBER', seen_base .. ':sure', mark) == 1 end\n",
         "",
     ),
     Mutant(
         "what no error may drop is not kept apart",
         "seen",
-        "  if SEEN_ERRS and string.byte(member) == 61 then call('SADD', "
-        "seen_base .. ':sure', mark) end\n",
+        "  if is_sure(member) then call('SADD', seen_base .. ':sure', mark) end\n",
     ),
     Mutant(
         "a forgotten host is seen",
@@ -308,14 +309,16 @@ MUTANTS = (
     Mutant(
         "bloom looks at four words of sixteen",
         "seen_bloom",
-        "for group = 0, 3 do",
-        "for group = 0, 0 do",
+        "for i = 1, 16 do\n    local power = powers[i]\n    if words[i] % (power * 2) < power then "
+        "return",
+        "for i = 1, 4 do\n    local power = powers[i]\n    if words[i] % (power * 2) < power then "
+        "return",
     ),
     Mutant(
         "bloom forgets what its block held",
         "seen_bloom",
-        "FOUR, bor(a, lshift(1, band(bits, 31)))",
-        "FOUR, lshift(1, band(bits, 31))",
+        "words[i], is_new = words[i] + power, true",
+        "words[i], is_new = power, true",
     ),
     Mutant(
         "forgotten parts stay",

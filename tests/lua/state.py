@@ -107,10 +107,10 @@ def _fold_exact(buckets: State, size: int) -> set[int]:
     low = 1 << (size.bit_length() - 1)
     for start, bucket in buckets.items():
         for member in bucket:
-            spread = float(member) / 2**64 + 0.5
+            spread = float(member) / 18446744073709555712 + 0.5
             level = low * 2 if int(spread * low) < size - low else low
-            right = min(int(spread * level), level - 1) * (2**30 // level)
-            assert right == int(start), f"{member} lies in bucket {start}, not in {right}"
+            right = int(spread * level) * (2**32 // level)
+            assert right == int(start, 16), f"{member} lies in bucket {start}, not in {right}"
             assert int(member) not in members
             members.add(int(member))
     return members

@@ -270,8 +270,8 @@ def _check_shards(snapshot: Snapshot, shards: int) -> None:
         right += ", or 1"
     raise ConfigError(
         f"{snapshot.path} was exported from {counted(snapshot.shards, 'shard')}, FRONTIER_SHARDS "
-        f"is {shards}: what is seen does not say of which host it is, so it cannot be divided among "
-        f"other shards. Right would be {right}"
+        f"is {shards}: what is seen does not say of which host it is, so it cannot be "
+        f"divided among other shards. Right would be {right}"
     )
 
 

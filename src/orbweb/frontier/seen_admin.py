@@ -213,9 +213,9 @@ class SeenAdmin(SeenPlaces):
         return await self._caller(shard).call(name, keys, words, shard.state.kind)
 
 
-def exact_bucket(number: int) -> int:
+def exact_bucket(number: int) -> str:
     """The name of the `number`-th bucket of `exact`, in the order in which they are split off."""
     if number == 0:
-        return 0
+        return "00000000"
     low = 1 << (number.bit_length() - 1)
-    return (2 * (number - low) + 1) * 2**30 // (2 * low)
+    return f"{(2 * (number - low) + 1) * 2**32 // (2 * low):08x}"

@@ -78,10 +78,13 @@ local function after_forgetting(mark, times)
   return string.format('%s%d%09d', sign, high, tonumber(string.sub(hex, 12, 21), 16) % 1000000000)
 end
 
--- A fingerprint without the sign that it must not be dropped by an error.
+-- Whether a request is one that must not be dropped by an error.
+local function is_sure(member)
+  return SEEN_ERRS and string.byte(member) == 61
+end
+
 local function plain(member)
-  if SEEN_ERRS and string.byte(member) == 61 then return string.sub(member, 2) end
-  return member
+  return is_sure(member) and string.sub(member, 2) or member
 end
 
 local function mark_of(member, host)
@@ -91,13 +94,11 @@ local function mark_of(member, host)
 end
 
 local function look_up(member, host)
-  local mark = mark_of(member, host)
-  if SEEN_ERRS and string.byte(member) == 61 then
-    return call('SISMEMBER', seen_base .. ':sure', mark) == 1
-  end
+  local mark = (salted or SEEN_ERRS) and mark_of(member, host) or member
+  if is_sure(member) then return call('SISMEMBER', seen_base .. ':sure', mark) == 1 end
   if seen_has(newest, mark) then return true end
-  for _, part in ipairs(older) do
-    if seen_has(part, mark) then return true end
+  for i = 1, #older do
+    if seen_has(older[i], mark) then return true end
   end
   return false
 end
@@ -119,5 +120,5 @@ local function remember(member, host)
   local mark = simple and member or mark_of(member, host)
   if newest.capacity > 0 and newest.count >= newest.capacity then next_part(true) end
   if seen_put(newest, mark) then newest.count = newest.count + 1 end
-  if SEEN_ERRS and string.byte(member) == 61 then call('SADD', seen_base .. ':sure', mark) end
+  if is_sure(member) then call('SADD', seen_base .. ':sure', mark) end
 end

@@ -9,10 +9,25 @@
 --   :seen:N:S  string  segment S of part N: up to 1024 blocks; `size` is the number of blocks
 
 local SEEN_ERRS = true
-local FOUR, NO_BLOCK = '<I4I4I4I4', string.rep('\0', 64)
-local band, bor, lshift, rshift = bit.band, bit.bor, bit.lshift, bit.rshift
+local SIXTEEN = '<' .. string.rep('I4', 16)
 local sub, words_of, pack_words = string.sub, struct.unpack, struct.pack
-local memo_part, memo_mark, memo_key, memo_offset, memo_hex, memo_block
+local POWER = {
+  [0] = 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288,
+  1048576, 2097152, 4194304, 8388608, 16777216, 33554432, 67108864, 134217728, 268435456, 536870912, 1073741824,
+  2147483648,
+}
+local memo_part, memo_mark, memo_key, memo_offset, memo_words
+local powers = {} -- of the mark that was looked at last, the bit in each word
+
+-- Eight times five bits from ten hex digits, for the words from `first`: the second four come first.
+local function choose(digits, first)
+  local number = tonumber(digits, 16)
+  for i = 4, 11 do
+    local place = number % 32
+    powers[first + i % 8] = POWER[place]
+    number = (number - place) / 32
+  end
+end
 
 -- Finds and reads the block of a mark, unless it is the one that was looked at last; the other 80 of
 -- the 120 bits that are used choose a bit in each of its words.
@@ -21,50 +36,41 @@ local function look_at(part, mark)
   local hex = redis.sha1hex(mark)
   local block = tonumber(sub(hex, 1, 10), 16) % part.size
   local within = block % 1024
-  memo_part, memo_mark, memo_hex = part, mark, hex
+  memo_part, memo_mark = part, mark
   memo_key, memo_offset = part.key .. string.format(':%d', (block - within) / 1024), within * 64
-  memo_block = call('GETRANGE', memo_key, memo_offset, memo_offset + 63)
+  choose(sub(hex, 11, 20), 1)
+  choose(sub(hex, 21, 30), 9)
+  local found = call('GETRANGE', memo_key, memo_offset, memo_offset + 63)
+  memo_words = found ~= '' and {words_of(SIXTEEN, found)}
 end
 
-local function bits_of(group)
-  return tonumber(sub(memo_hex, 11 + group * 5, 15 + group * 5), 16)
-end
-
+-- Bits are looked at and set in arithmetic: sixteen calls of the library would cost more than the rest.
 local function seen_has(part, mark)
   look_at(part, mark)
-  if memo_block == '' then return false end
-  for group = 0, 3 do
-    local bits = bits_of(group)
-    local a, b, c, d = words_of(FOUR, memo_block, group * 16 + 1)
-    if band(rshift(a, band(bits, 31)), 1) == 0 then return false end
-    if band(rshift(b, band(rshift(bits, 5), 31)), 1) == 0 then return false end
-    if band(rshift(c, band(rshift(bits, 10), 31)), 1) == 0 then return false end
-    if band(rshift(d, rshift(bits, 15)), 1) == 0 then return false end
+  local words = memo_words
+  if not words then return false end
+  for i = 1, 16 do
+    local power = powers[i]
+    if words[i] % (power * 2) < power then return false end
   end
   return true
-end
-
-local function with_bits(group, block)
-  local bits = bits_of(group)
-  local a, b, c, d = words_of(FOUR, block, group * 16 + 1)
-  return pack_words(
-    FOUR, bor(a, lshift(1, band(bits, 31))), bor(b, lshift(1, band(rshift(bits, 5), 31))),
-    bor(c, lshift(1, band(rshift(bits, 10), 31))), bor(d, lshift(1, rshift(bits, 15))))
 end
 
 local function seen_put(part, mark)
   look_at(part, mark)
-  local block = memo_block
-  if block == '' then -- the whole segment: one that grows would be given twice the room
+  local words, is_new = memo_words, false
+  if not words then -- the whole segment: one that grows would be given twice the room
     local blocks = math.min(1024, part.size - tonumber(string.match(memo_key, '%d+$')) * 1024)
     call('SETRANGE', memo_key, blocks * 64 - 1, '\0')
-    block = NO_BLOCK
+    words = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
   end
-  local filled = with_bits(0, block) .. with_bits(1, block) .. with_bits(2, block) .. with_bits(3, block)
+  for i = 1, 16 do
+    local power = powers[i]
+    if words[i] % (power * 2) < power then words[i], is_new = words[i] + power, true end
+  end
   memo_mark = nil
-  if filled == block then return false end
-  call('SETRANGE', memo_key, memo_offset, filled)
-  return true
+  if is_new then call('SETRANGE', memo_key, memo_offset, pack_words(SIXTEEN, unpack(words, 1, 16))) end
+  return is_new
 end
 
 local function seen_drop() end

@@ -3,42 +3,47 @@
 --
 -- A bucket is a range of numbers. An int-set is sorted, so a split takes its upper half as it is.
 --
---   :seen:N:B  set  bucket of part N whose range begins at B / 2^30 of all numbers; `size` is the
---                   number of buckets
+--   :seen:N:B  set  bucket of part N whose range begins at B (hex) / 2^32 of all numbers; `size` is
+--                   the number of buckets
 
 local SEEN_ERRS = false
 local BUCKET_LOAD = 192 -- the fullest bucket holds about twice that; an int-set ends at 512
-local format, floor = string.format, math.floor
+local floor, tohex = math.floor, bit.tohex
+local ALL = 4294967296
+local BEYOND = 18446744073709555712 -- the first number after 2^64 that a double can be
 
 -- How many buckets there are when all are split equally, at the least.
 local function low_of(part)
   local low = 1
   while low * 2 <= part.size do low = low * 2 end
-  part.low = low
-  part.pattern = string.gsub(part.key, '%%', '%%%%') .. ':%d'
+  part.low, part.prefix = low, part.key .. ':'
   return low
 end
 
--- Where in the range of all numbers, from 0 to 1, a mark lies; a bucket knows it only as exactly.
+-- Where in the range of all numbers, from 0 to just below 1, a mark lies; a bucket knows it only as
+-- exactly.
 local function spread(mark)
-  return tonumber(mark) / 18446744073709551616 + 0.5
+  return mark / BEYOND + 0.5
 end
 
 local memo_part, memo_mark, memo_key
 
-local function bucket_key(part, mark)
-  if mark == memo_mark and part == memo_part then return memo_key end
+-- Finds the bucket of a mark, unless it is the one that was found last.
+local function find(part, mark)
+  if mark == memo_mark and part == memo_part then return end
   local low = part.low or low_of(part)
-  local at = spread(mark)
-  local buckets, bucket = low, floor(at * low)
-  if bucket < part.size - low then buckets, bucket = low * 2, floor(at * low * 2) end
-  if bucket == buckets then bucket = bucket - 1 end
-  memo_part, memo_mark, memo_key = part, mark, format(part.pattern, bucket * (1073741824 / buckets))
-  return memo_key
+  local at = (mark / BEYOND + 0.5) * low
+  local bucket, width = at - at % 1, ALL / low
+  if bucket < part.size - low then
+    at, width = at * 2, width / 2
+    bucket = at - at % 1
+  end
+  memo_part, memo_mark, memo_key = part, mark, part.prefix .. tohex(bucket * width)
 end
 
 local function seen_has(part, mark)
-  return call('SISMEMBER', bucket_key(part, mark), mark) == 1
+  find(part, mark)
+  return call('SISMEMBER', memo_key, mark) == 1
 end
 
 -- Which members of a bucket lie at or above a border.
@@ -60,29 +65,29 @@ end
 local function split_bucket(part)
   local from = part.size - part.low
   local border = (from * 2 + 1) / (part.low * 2)
-  local old = format(part.pattern, from * (1073741824 / part.low))
+  local old = part.prefix .. tohex(from * (ALL / part.low))
   local members, first = upper(old, border)
-  local function each_thousand(command, key)
-    for i = first, #members, 1000 do
-      call(command, key, unpack(members, i, math.min(i + 999, #members)))
-    end
+  local new = part.prefix .. tohex(border * ALL)
+  for i = first, #members, 1000 do
+    call('SADD', new, unpack(members, i, math.min(i + 999, #members)))
   end
-  each_thousand('SADD', format(part.pattern, border * 1073741824))
   part.size = part.size + 1
   call('HSET', seen_base, 'size', int(part.size))
-  each_thousand('SREM', old)
+  call('SDIFFSTORE', old, old, new)
   if part.size == part.low * 2 then part.low = part.size end
   memo_mark = nil
 end
 
 local function seen_put(part, mark)
-  if call('SADD', bucket_key(part, mark), mark) == 0 then return false end
+  if mark ~= memo_mark or part ~= memo_part then find(part, mark) end
+  if call('SADD', memo_key, mark) == 0 then return false end
   if part.count + 1 > part.size * BUCKET_LOAD then split_bucket(part) end
   return true
 end
 
 local function seen_drop(part, mark)
-  return call('SREM', bucket_key(part, mark), mark) == 1
+  find(part, mark)
+  return call('SREM', memo_key, mark) == 1
 end
 
 local function seen_shape()

@@ -8,11 +8,12 @@ read_wall()
 seen_base = KEYS[2]
 seen_open()
 local before = newest.count
-salted, simple = nil, false -- what was exported is the number of its forgotten host already
+salted, simple = nil, not (SEEN_ERRS or older[1]) -- what was exported is the number of its forgotten host already
 local learned = 0
 for i = 2, #ARGV do
-  if not is_seen(ARGV[i], '') then
-    remember(ARGV[i], '')
+  local mark = ARGV[i]
+  if not is_seen(mark, '') then
+    remember(mark, '')
     learned = learned + 1
   end
 end

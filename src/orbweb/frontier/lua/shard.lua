@@ -164,10 +164,11 @@ local function seen_keys(kind, size)
 end
 
 local function seen_key(kind, number)
-  if kind ~= 'exact' or number == 0 then return ':' .. int(number) end
+  if kind ~= 'exact' then return ':' .. int(number) end
+  if number == 0 then return ':00000000' end
   local low = 1 -- buckets of `exact` are numbered as they were split off, and named by their range
   while low * 2 <= number do low = low * 2 end
-  return ':' .. int((2 * (number - low) + 1) / (2 * low) * 1073741824)
+  return ':' .. bit.tohex((2 * (number - low) + 1) / (2 * low) * 4294967296)
 end
 
 local function count(reason, n)
