@@ -184,3 +184,72 @@ async def test_what_is_old_can_be_forgotten(store: ServerStore, seen_kind: str) 
     assert await seen.forget_older(place, 4_000) == 1
     assert await node.frontier.add(pages("ab")) == 1
     assert len((await seen.find("job")).shards[0].state.parts) == 1
+
+
+HOSTS = [f"h{n}.example" for n in range(12)]
+
+
+@pytest.fixture
+async def spread(valkey: Server) -> AsyncIterator[ServerStore]:
+    async with server_store(valkey, 4) as store:
+        yield store
+
+
+@pytest.mark.parametrize("scope", ["run", "spider"])
+async def test_what_is_seen_is_looked_for_in_the_shard_of_its_host(
+    spread: ServerStore, seen_kind: str, scope: str
+) -> None:
+    requests = [page(f"p{n}", host) for n, host in enumerate(HOSTS)]
+    await seeded(spread, *requests, dedup_scope=scope, seen=seen_of(seen_kind))
+    seen = Admin(spread.servers, "t").seen
+    place = await seen.find("job")
+    assert sum(shard.state.count > 0 for shard in place.shards) > 1
+    assert (place.count, len(place.shards)) == (12, 4)
+    for request in requests:
+        assert await seen.check(place, request.fingerprint or 0, request.host)
+    assert not await seen.check(place, page("other").fingerprint or 0, HOSTS[0])
+
+
+@pytest.mark.parametrize("kind", ["exact", "compact", "set"])
+async def test_a_page_is_forgotten_in_the_shard_of_its_host(spread: ServerStore, kind: str) -> None:
+    requests = [page(f"p{n}", host) for n, host in enumerate(HOSTS)]
+    node = await seeded(spread, *requests, seen=seen_of(kind))
+    await node.finish(*await node.take())
+    seen = Admin(spread.servers, "t").seen
+    place = await seen.find("job")
+    for request in requests[::2]:
+        assert await seen.forget(place, request.fingerprint or 0, request.host)
+    assert (await seen.find("job")).count == 6
+    assert await node.frontier.add(requests) == 6
+
+
+async def test_a_host_is_forgotten_in_its_shard(spread: ServerStore, seen_kind: str) -> None:
+    requests = [page(f"p{n}", host) for n, host in enumerate(HOSTS)]
+    node = await seeded(spread, *requests, seen=seen_of(seen_kind))
+    await node.finish(*await node.take())
+    seen = Admin(spread.servers, "t").seen
+    for host in HOSTS:
+        await seen.forget_host(await seen.find("job"), host)
+    assert (await seen.find("job")).forgotten_hosts == dict.fromkeys(HOSTS, 1)
+    assert await node.frontier.add(requests) == 12
+
+
+async def test_what_is_old_is_forgotten_in_all_shards(spread: ServerStore, seen_kind: str) -> None:
+    requests = [page(f"p{n}", host) for n, host in enumerate(HOSTS)]
+    node = await seeded(spread, *requests, seen=seen_of(seen_kind, generation_ms=10_000))
+    await node.finish(*await node.take())
+    spread.turn(10_000)
+    await node.frontier.add([page(f"q{n}", host) for n, host in enumerate(HOSTS)])
+    await node.finish(*await node.take())
+    seen = Admin(spread.servers, "t").seen
+    seen.now = spread.wall + 4_000
+    assert await seen.forget_older(await seen.find("job"), 4_000) == 12
+    assert await node.frontier.add(requests) == 12
+
+
+async def test_a_place_of_which_a_shard_is_missing_is_refused(spread: ServerStore) -> None:
+    await seeded(spread, page("a"))
+    seen = Admin(spread.servers, "t").seen
+    await spread.client.delete((await seen.find("job")).shards[2].base)
+    with pytest.raises(ConfigError, match="shard 2 of job is missing"):
+        await seen.find("job")
