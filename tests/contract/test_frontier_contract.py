@@ -4,40 +4,57 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
-from redis.asyncio import Redis
 from tests.servers import Server, redis_binary
 
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import DeadLetter
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard
+from orbweb.frontier.servers import OneServer, Servers
+from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.testing.contract import FrontierContract
 
 START_MS = 1_700_000_000_000
 
 
-class MemoryStore:
-    """See `orbweb.testing.contract.Store`."""
+class Clocks:
+    """The server's clock, which a test may turn back, and the nodes', which it may not."""
 
     def __init__(self) -> None:
         self.wall = START_MS
-        self.shard = MemoryShard(lambda: self.wall)
-
-    def frontier(self, job: str = "job", run: str = "") -> MemoryFrontier:
-        return MemoryFrontier(self.shard, job, run)
+        self.monotonic_ms = 0
 
     def turn(self, ms: int) -> None:
         self.wall += ms
+        self.monotonic_ms += max(ms, 0)
+
+    def seconds(self) -> float:
+        return self.monotonic_ms / 1000
+
+
+class MemoryStore(Clocks):
+    """See `orbweb.testing.contract.Store`."""
+
+    def __init__(self, shards: int = 1) -> None:
+        super().__init__()
+        self.shards = [MemoryShard(lambda: self.wall) for _ in range(shards)]
+
+    def frontier(self, job: str = "job", run: str = "") -> Any:
+        number = len(self.shards)
+        parts = [MemoryFrontier(shard, job, run, shards=number) for shard in self.shards]
+        return parts[0] if number == 1 else ShardedFrontier(parts, clock=self.seconds)
 
     async def lose(self) -> None:
-        self.shard.runs.clear()
-        self.shard.current.clear()
+        for shard in self.shards:
+            shard.runs.clear()
+            shard.current.clear()
 
     async def dead_letters(self, job: str = "job", run: str = "") -> list[DeadLetter]:
-        epoch = self.shard.current[job, run]
+        epoch = self.shards[0].current[job, run]
         return [
             DeadLetter(
                 id,
@@ -49,25 +66,39 @@ class MemoryStore:
                 buried.task.priority,
                 buried.task.payload,
             )
-            for id, buried in self.shard.runs[f"{job}:{run}:{epoch}"].dead.items()
+            for shard in self.shards
+            for id, buried in shard.runs[f"{job}:{run}:{epoch}"].dead.items()
         ]
 
 
-class ServerStore:
+class ServerStore(Clocks):
     """See `orbweb.testing.contract.Store`."""
 
-    def __init__(self, client: Redis) -> None:
-        self.client = client
-        self.wall = START_MS
+    def __init__(self, servers: Servers, shards: int = 1) -> None:
+        super().__init__()
+        self.servers = servers
+        self.client = servers.of_shard(0)
+        self.shards = shards
         self.made: list[ValkeyFrontier] = []
 
-    def frontier(self, job: str = "job", run: str = "") -> ValkeyFrontier:
-        frontier = ValkeyFrontier(self.client, prefix="t", job=job, run=run, now=self.wall)
-        self.made.append(frontier)
-        return frontier
+    def frontier(self, job: str = "job", run: str = "") -> Any:
+        parts = [
+            ValkeyFrontier(
+                self.servers.of_shard(number),
+                prefix="t",
+                job=job,
+                run=run,
+                shard=number,
+                shards=self.shards,
+                now=self.wall,
+            )
+            for number in range(self.shards)
+        ]
+        self.made += parts
+        return parts[0] if self.shards == 1 else ShardedFrontier(parts, clock=self.seconds)
 
     def turn(self, ms: int) -> None:
-        self.wall += ms
+        super().turn(ms)
         for frontier in self.made:
             frontier.caller.time = self.wall
 
@@ -75,14 +106,18 @@ class ServerStore:
         await self.client.flushall()
 
     async def dead_letters(self, job: str = "job", run: str = "") -> list[DeadLetter]:
-        admin = Admin(self.client, "t")
+        admin = Admin(self.servers, "t")
         return [letter async for letter in admin.dead_letters(await admin.find(job, run))]
 
 
+SHARDS = pytest.mark.parametrize("shards", [1, 4])
+
+
+@SHARDS
 class TestMemory(FrontierContract):
     @pytest.fixture
-    def store(self) -> MemoryStore:
-        return MemoryStore()
+    def store(self, shards: int) -> MemoryStore:
+        return MemoryStore(shards)
 
 
 @pytest.fixture(scope="module")
@@ -100,23 +135,26 @@ def redis() -> Iterator[Server]:
 
 
 @asynccontextmanager
-async def server_store(server: Server) -> AsyncIterator[ServerStore]:
-    client = Redis(unix_socket_path=str(server.socket))
-    await client.flushall()
-    yield ServerStore(client)
-    await client.aclose()
+async def server_store(server: Server, shards: int = 1) -> AsyncIterator[ServerStore]:
+    servers = OneServer(server.url)
+    store = ServerStore(servers, shards)
+    await store.client.flushall()
+    yield store
+    await servers.aclose()
 
 
+@SHARDS
 class TestValkey(FrontierContract):
     @pytest.fixture
-    async def store(self, valkey: Server) -> AsyncIterator[ServerStore]:
-        async with server_store(valkey) as store:
+    async def store(self, valkey: Server, shards: int) -> AsyncIterator[ServerStore]:
+        async with server_store(valkey, shards) as store:
             yield store
 
 
+@SHARDS
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server (Debian package) is not installed")
 class TestRedis(FrontierContract):
     @pytest.fixture
-    async def store(self, redis: Server) -> AsyncIterator[ServerStore]:
-        async with server_store(redis) as store:
+    async def store(self, redis: Server, shards: int) -> AsyncIterator[ServerStore]:
+        async with server_store(redis, shards) as store:
             yield store

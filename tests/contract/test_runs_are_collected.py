@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from redis.asyncio import Redis
-from tests.contract.test_frontier_contract import START_MS, ServerStore
+from tests.contract.test_frontier_contract import START_MS, ServerStore, server_store
 from tests.servers import Server
 
 from orbweb.errors import RunLost
@@ -24,16 +23,14 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 async def store(server: Server) -> AsyncIterator[ServerStore]:
-    client = Redis(unix_socket_path=str(server.socket))
-    await client.flushall()
-    yield ServerStore(client)
-    await client.aclose()
+    async with server_store(server) as store:
+        yield store
 
 
 async def collect(store: ServerStore, keys: int = 5) -> list[tuple[str, str, int]]:
     """Collect in small pieces until nothing is left to do; returns what was given up unfinished."""
-    admin = Admin(store.client, "t")
-    admin._caller.time = store.wall
+    admin = Admin(store.servers, "t")
+    admin.now = store.wall
     unfinished = []
     while True:
         removed, given_up = await admin.collect(keys)
@@ -72,7 +69,7 @@ async def test_a_run_that_shows_life_is_not_collected(store: ServerStore) -> Non
 
 async def test_a_reset_run_is_lost_at_once_and_its_keys_go(store: ServerStore) -> None:
     node = await seeded(store, *pages("abc"))
-    admin = Admin(store.client, "t")
+    admin = Admin(store.servers, "t")
     await admin.reset(await admin.find("job"), seen=False)
     with pytest.raises(RunLost):
         await node.claim()
@@ -86,7 +83,7 @@ async def test_a_reset_run_is_lost_at_once_and_its_keys_go(store: ServerStore) -
 
 async def test_a_reset_job_forgets_at_once_what_it_has_seen(store: ServerStore) -> None:
     await seeded(store, *pages("ab"), dedup_scope="spider")
-    admin = Admin(store.client, "t")
+    admin = Admin(store.servers, "t")
     await admin.reset(await admin.find("job"), seen=True)
     fresh = await seeded(store, *pages("ab"), dedup_scope="spider")
     await collect(store)

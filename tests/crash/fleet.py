@@ -68,7 +68,12 @@ class Fleet:
         self.log = directory / "origin.jsonl"
         self.latency = float(str(settings.pop("latency", 0)))
         self.nodes: list[Node] = []
-        self.site = SiteThread(log=self.log, latency_seconds=self.latency)
+        hosts = int(str(settings.get("HOSTS", 1)))
+        self.site = SiteThread(
+            log=self.log,
+            latency_seconds=self.latency,
+            also_on=[f"127.0.0.{n}" for n in range(2, hosts + 1)],
+        )
         self.environment = {
             **{key: os.environ[key] for key in ("PATH", "HOME", "PYTHONPATH") if key in os.environ},
             "PYTHONUNBUFFERED": "1",

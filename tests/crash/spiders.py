@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import orbweb as mw
 from orbweb.testing.pages import Tree
@@ -41,18 +42,51 @@ class TreeSpider(mw.Spider):
         yield from response.follow_all(css="a", callback=self.parse)
 
 
+HOSTS = int(os.environ.get("HOSTS", "1"))
+
+
+def spread(url):
+    """The same page on one of the site's hosts, always the same one."""
+    page = int(parse_qs(urlsplit(url).query)["n"][0])
+    return url.replace("//127.0.0.1:", f"//127.0.0.{1 + page % HOSTS}:")
+
+
+class SpreadTreeSpider(TreeSpider):
+    """The forest, its pages on $HOSTS hosts that link to each other."""
+
+    def start_requests(self):
+        for url in Tree(of=PAGES).root_urls():
+            yield mw.Request(spread(SITE + url), callback=self.parse)
+
+    def parse(self, request, response):
+        for text in response.css("li.item::text").getall():
+            yield {"item": text}
+        for link in response.css("a::attr(href)").getall():
+            yield mw.Request(spread(SITE + link), callback=self.parse)
+
+
 class FlatSpider(mw.Spider):
     """Seeds without links; $SEED_DELAY makes the generator slow, $WORK the callback."""
 
     def start_requests(self):
         for n in range(PAGES):
             time.sleep(float(os.environ.get("SEED_DELAY", "0")))
-            yield mw.Request(f"{SITE}/flat?n={n}", callback=self.parse)
+            yield mw.Request(spread(f"{SITE}/flat?n={n}"), callback=self.parse)
 
     def parse(self, request, response):
         time.sleep(float(os.environ.get("WORK", "0")))
         for text in response.css("li.item::text").getall():
             yield {"item": text}
+
+
+class RowsSpider(FlatSpider):
+    """$ITEMS rows for the table `items` from each page."""
+
+    def parse(self, request, response):
+        time.sleep(float(os.environ.get("WORK", "0")))
+        (text,) = response.css("li.item::text").getall()
+        for number in range(int(os.environ.get("ITEMS", "10"))):
+            yield {"page": int(text.partition("-")[0]), "number": number}
 
 
 class PoisonSpider(FlatSpider):

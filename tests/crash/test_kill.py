@@ -41,6 +41,26 @@ def test_two_processes_share_the_first_documents_spider(tmp_path: Path) -> None:
         assert min(done) > 0
 
 
+KINDS = ["compact", pytest.param("bloom", marks=pytest.mark.long)]
+KINDS += [pytest.param("set", marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kills_lose_nothing_whatever_remembers_the_seen(tmp_path: Path, kind: str) -> None:
+    pages, rng = 600, random.Random(11)
+    seen = {"ORBWEB_DEDUP_FILTER": kind, "ORBWEB_DEDUP_INITIAL_CAPACITY": 100}
+    with Fleet(tmp_path, "TreeSpider", PAGES=pages, latency=0.02, **FAST, **seen) as fleet:
+        nodes = [fleet.start(), fleet.start()]
+        fleet.until(50)
+        for _ in range(3):
+            time.sleep(rng.uniform(0.1, 0.7))
+            victim = rng.randrange(2)
+            nodes[victim].kill()
+            nodes[victim] = fleet.start()
+        assert [node.wait(120) for node in nodes] == [0, 0]
+        assert_whole_tree(fleet, pages)
+
+
 @pytest.mark.parametrize("keep_alive", [False, True])
 def test_eight_kills_lose_nothing_of_a_link_tree(tmp_path: Path, keep_alive: bool) -> None:
     pages, rng = 4000, random.Random(7)

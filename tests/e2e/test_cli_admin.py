@@ -266,6 +266,31 @@ def test_items_are_folded(call: Call, folder: Path) -> None:
     assert found == {"file": "items.jsonl", "kept": 3, "removed": 0}
 
 
+def test_seen_urls_are_shown_forgotten_exported_and_imported(call: Call, folder: Path) -> None:
+    found = call("dedup", "stats", "ShopSpider", "--json").json
+    assert (found["kind"], found["over_full"], found["forgotten_hosts"]) == ("exact", False, {})
+    assert f"{found['seen']} seen URLs, kind exact" in call("dedup", "stats", "ShopSpider").out
+    seen = json.loads((folder / "items.jsonl").read_text().splitlines()[0])["url"]
+    new = "http://shop.example/never"
+    assert call("dedup", "check", "ShopSpider", seen).code == 0
+    checked = call("dedup", "check", "ShopSpider", seen, new)
+    assert (checked.code, checked.out) == (3, f"seen  {seen}\nnew   {new}\n")
+    assert "seen URLs" in call("dedup", "export", "ShopSpider", "seen.jsonl.gz").out
+    assert call("dedup", "forget", "ShopSpider", seen).out == f"forgotten  {seen}\n"
+    assert call("dedup", "check", "ShopSpider", seen).code == 3
+    assert "count as seen" in call("dedup", "import", "ShopSpider", "seen.jsonl.gz").out
+    assert call("dedup", "check", "ShopSpider", seen).code == 0
+    host = seen.split("/")[2]
+    assert "is forgotten" in call("dedup", "forget", "ShopSpider", "--host", host, "--yes").out
+    assert call("dedup", "check", "ShopSpider", seen).code == 3
+    old = call("dedup", "forget", "ShopSpider", "--older-than", "1d", "--yes")
+    assert old.out == "0 URLs forgotten\n"
+    assert "DEDUP_GENERATION was 0" in old.err
+    assert "--older-than 1y" in call("dedup", "forget", "ShopSpider", "--older-than", "1y").err
+    assert call("dedup", "forget", "ShopSpider").code == 2
+    assert call("dedup", "stats", "Nobody").code == 2
+
+
 def test_settings_say_where_they_come_from(call: Call, folder: Path) -> None:
     (folder / "orbweb.toml").write_text("DOWNLOAD_DELAY = 2.5\n")
     words = ("settings", "--spider", "shop.py:ShopSpider", "-s", "REDIS_URL=redis://:word@h:1/0")

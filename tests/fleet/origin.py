@@ -1,4 +1,4 @@
-"""The origin: how its hosts answer, and the ledger of what arrived there, which is the only judge."""
+"""The origin: how its hosts answer, and the ledger of what arrived, which is the only judge."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Origin:
         self.short: list[tuple[str, float, float]] = []
         """Host, time and length of gaps that were too short."""
         self.blind_short = 0
-        """Short gaps beside a send of a node that was stopped between its last look and the send."""
+        """Short gaps beside a send of a node that was stopped between its last look and it."""
         self.crowded: list[tuple[str, float, int]] = []
         self.arrivals: list[Arrival] | None = [] if keep else None
 

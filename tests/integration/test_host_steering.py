@@ -29,7 +29,7 @@ class Fleet:
         self.client = client
         self.wall = START_MS
         self.made: list[ValkeyFrontier] = []
-        self.admin = HostAdmin(client, "t", now=self.wall)
+        self.admin = HostAdmin(lambda shard: client, "t", now=self.wall)
 
     def frontier(self, job: str = "job", run: str = "") -> ValkeyFrontier:
         frontier = ValkeyFrontier(self.client, prefix="t", job=job, run=run, now=self.wall)
@@ -265,7 +265,7 @@ async def test_the_register_goes_from_request_to_revocation(fleet: Fleet) -> Non
 async def test_two_who_decide_at_once_do_not_overwrite_each_other(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = HostAdmin(fleet.client, "t")
+    other = HostAdmin(lambda shard: fleet.client, "t")
     await fleet.admin.rates.request("h", 500, ANN, "c")
     steer = fleet.admin._store.steer
 

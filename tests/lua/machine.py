@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.lua.twins import REQUEST_CODES, Backend, Twins, new_request
+from tests.lua.twins import FINGERPRINTS, JOBS, REQUEST_CODES, Backend, Twins, new_request
 
-from orbweb.errors import RunLost
+from orbweb.errors import ConfigError, RunLost
 from orbweb.frontier.base import (
     HOLD_ID,
     SEED_ID,
@@ -24,6 +25,7 @@ from orbweb.frontier.base import (
     SeedCode,
     Signal,
 )
+from orbweb.frontier.seen import SeenConfig, SeenKind
 
 codes = st.lists(st.integers(0, REQUEST_CODES - 1), max_size=4)
 runs = st.integers(0, 2)
@@ -32,6 +34,17 @@ recent = st.integers(0, 11)
 some_recent = st.lists(recent, min_size=1, max_size=4)
 LEASE_MS = 2_000
 MAX_DELIVERIES = 3
+
+seen_configs = st.builds(
+    SeenConfig,
+    kind=st.sampled_from(
+        [SeenKind.EXACT, SeenKind.COMPACT, SeenKind.SET, SeenKind.BLOOM, SeenKind.BLOOM]
+    ),
+    capacity=st.integers(1, 4),
+    error_rate=st.sampled_from([0.4, 0.01]),
+    max_layers=st.integers(1, 3),
+    generation_ms=st.sampled_from([0, 0, 2_000]),
+)
 
 configs = st.builds(
     RunConfig,
@@ -130,8 +143,16 @@ class FrontierMachine(RuleBasedStateMachine):
 
     # -- rules
 
-    @initialize(first=configs, second=configs, seeds=codes)
-    def start(self, first: RunConfig, second: RunConfig, seeds: list[int]) -> None:
+    @initialize(first=configs, second=configs, seeds=codes, one=seen_configs, other=seen_configs)
+    def start(
+        self,
+        first: RunConfig,
+        second: RunConfig,
+        seeds: list[int],
+        one: SeenConfig,
+        other: SeenConfig,
+    ) -> None:
+        self.seen = [one, one, other]
         for run, config in ((0, first), (2, second)):
             self.open(run, config)
             self.take_seeding(run, "A")
@@ -147,11 +168,57 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(run=runs, config=configs)
     def open(self, run: int, config: RunConfig) -> None:
         known = self.twins.memory[run]._base
-        answer = self.twins.open(run, config)
+        answer = self.twins.open(run, replace(config, seen=self.seen[run]))
         self.opened.add(run)
         self.note(f"open {answer.state}")
         if known and self.twins.memory[run]._base != known:
             self.note("new incarnation")
+
+    @rule(run=runs, config=configs, kind=st.sampled_from(list(SeenKind)[:4]))
+    def open_with_another_kind(self, run: int, config: RunConfig, kind: SeenKind) -> None:
+        had = self.seen[run]
+        shared = JOBS[run][0] in self.twins.shard.job_seen and config.dedup_scope == "spider"
+        if kind is had.kind or not (shared or self.memory(run)):
+            return
+        config = replace(config, seen=replace(had, kind=kind), finished_ttl_ms=10**9)
+        assert self.twins.open(run, config) is ConfigError
+        self.note("another kind is refused")
+
+    @rule(run=runs, code=st.integers(0, REQUEST_CODES - 1))
+    def is_seen(self, run: int, code: int) -> None:
+        request = new_request(code)
+        if request.fingerprint is not None:
+            found = self.twins.look_at_seen(
+                self.run(run), "check", request.fingerprint, request.host
+            )
+            self.note(f"check {found}")
+
+    @rule(
+        run=runs,
+        code=st.integers(0, REQUEST_CODES - 1),
+        what=st.sampled_from(["url", "url", "host", "older"]),
+        age=st.sampled_from([0, 1_000, 5_000]),
+    )
+    def forget(self, run: int, code: int, what: str, age: int) -> None:
+        run, request = self.run(run), new_request(code)
+        if what == "older":
+            found = self.twins.look_at_seen(run, "forget older", age)
+            self.note("forgotten by age" if found is not RunLost and found else "nothing is old")
+        elif what == "host":
+            self.twins.look_at_seen(run, "forget host", request.host)
+        elif request.fingerprint is not None:
+            found = self.twins.look_at_seen(run, "forget", request.fingerprint, request.host)
+            self.note(f"forget {found}")
+
+    @rule(run=runs, code=st.integers(0, 13))
+    def a_host_is_forgotten_again_and_again(self, run: int, code: int) -> None:
+        run, page = self.run(run), new_request(code)
+        mark = FINGERPRINTS[code]
+        for time in range(3):
+            link = NewRequest(f"again{code}{time}", page.host, 0, mark, b"again")
+            self.twins.step(run, "add", [link])
+            self.twins.look_at_seen(run, "forget host", page.host)
+            self.twins.look_at_seen(run, "check", mark, page.host)
 
     @rule(run=runs, node=nodes)
     def claim_seeding(self, run: int, node: str) -> None:
@@ -231,7 +298,7 @@ class FrontierMachine(RuleBasedStateMachine):
         run = self.run(run)
         held = self.pick(run, which)
         requests = [new_request(code) for code in redirected]
-        targets = [each.fingerprint for each in requests if each.fingerprint is not None]
+        targets = [(each.fingerprint, each.host) for each in requests if each.fingerprint]
         error = "broke\nhalf-way" if failed else ""
         reason = "callback_error" if failed else "done"
         acks = [
@@ -241,7 +308,7 @@ class FrontierMachine(RuleBasedStateMachine):
             for emitted in [self.emitted(run, id, token) + (not remembers)]
         ]
         for (id, token), target in zip(held, targets, strict=False):
-            self.note(f"visit {self.twins.step(run, 'visit', id, token, target)}")
+            self.note(f"visit {self.twins.step(run, 'visit', id, token, *target)}")
         answer = self.twins.step(run, "ack", acks)
         if answer is not RunLost:
             self.counts["acks"] += sum(answer)
@@ -284,31 +351,34 @@ class FrontierMachine(RuleBasedStateMachine):
         for id, token in self.pick(run, [which]):
             step = self.emitted(run, id, token) + 1
             self.twins.step(run, "emit", id, token, step, links)
-            target = next((link.fingerprint for link in links if link.fingerprint), 4_711)
-            self.twins.step(run, "visit", id, token, target)
+            target = next(
+                ((link.fingerprint, link.host) for link in links if link.fingerprint), (4_711, "")
+            )
+            self.twins.step(run, "visit", id, token, *target)
             self.twins.step(run, "nack", [Nack(id, token, reason="timeout", fatal=dies)])
             self.seq[node] += 1
             answer = self.claim_as(run, node, self.seq[node], 5)
             if isinstance(answer, Claim):
                 for lease in answer.leases:
                     self.twins.step(run, "emit", *lease.held, 1, links)
-                    self.twins.step(run, "visit", *lease.held, target)
+                    self.twins.step(run, "visit", *lease.held, *target)
 
     @rule(
         run=runs,
         which=recent,
-        page=st.integers(0, 20),
+        number=st.integers(0, 20),
         dies=st.booleans(),
         linked=st.booleans(),
     )
     def page_behind_a_redirect(
-        self, run: int, which: int, page: int, dies: bool, linked: bool
+        self, run: int, which: int, number: int, dies: bool, linked: bool
     ) -> None:
         """A redirect takes a page; there may be a link to it before the request ends, and after."""
         run = self.run(run)
-        target = NewRequest(f"t{page}", f"h{page % 3}", 0, 7_000 + page, b"target")
+        target = NewRequest(f"t{number}", f"h{number % 3}", 0, 7_000 + number, b"target")
         for id, token in self.pick(run, [which]):
-            self.note(f"visit {self.twins.step(run, 'visit', id, token, target.fingerprint)}")
+            page = (target.fingerprint, target.host)
+            self.note(f"visit {self.twins.step(run, 'visit', id, token, *page)}")
             if linked:
                 self.twins.step(run, "add", [target])
             if dies:
@@ -497,7 +567,7 @@ class FrontierMachine(RuleBasedStateMachine):
             answer = self.claim_as(run, node, self.seq[node], 9)
             self.twins.step(run, "ack", [Ack(*lease.held, "done") for lease in answer.leases])
 
-    @rule(run=runs, what=st.sampled_from(["status", "fsck", "fsck", "stop", "reset", "collect"]))
+    @rule(run=runs, what=st.sampled_from(["status", "fsck", "stop", "reset", "collect", "collect"]))
     def operate(self, run: int, what: str) -> None:
         run = self.run(run)
         if what == "fsck":
@@ -518,7 +588,12 @@ class FrontierMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for memory in self.twins.shard.runs.values():
-            self.counts["buckets split"] += len(memory.seen) > 2
+            seen = memory.seen
+            exact = seen.config.kind is SeenKind.EXACT
+            self.counts["buckets split"] += exact and seen.parts[-1].count > 2
+            self.counts["layers"] += seen.parts[-1].layer > 0
+            self.counts["generations"] += len(seen.parts) > seen.parts[-1].layer + 1
+            self.counts["sure"] += bool(seen.sure)
             self.counts["nack dead"] += any(b.reason == "timeout" for b in memory.dead.values())
 
 
@@ -551,6 +626,16 @@ RARE = (
     "redriven",
     "end",
     "buckets split",
+    "layers",
+    "generations",
+    "sure",
+    "check [0]",
+    "check [1]",
+    "forget -1",
+    "forget 0",
+    "forget 1",
+    "forgotten by age",
+    "another kind is refused",
     "permit granted of the last",
     "permit granted anew",
     "permit later anew",

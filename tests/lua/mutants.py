@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "where a redirect led is not seen",
         "visit",
-        "call('HSET', VISITED, member, id)\nremember(member)\n",
+        "call('HSET', VISITED, member, id)\nremember(member, ARGV[5])\n",
         "call('HSET', VISITED, member, id)\n",
     ),
     Mutant(
@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "a page that a redirect took is not held back",
-        "shard",
+        "push",
         "call('HSETNX', PARKED, member, id",
         "tostring(id",
     ),
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "a page is not free after the death of the request that took it",
-        "shard",
+        "push",
         "  call('HDEL', VISITED, member)\n  return true\n",
         "  return false\n",
     ),
@@ -141,12 +141,12 @@ MUTANTS = (
     ),
     Mutant(
         "no look at what was seen",
-        "shard",
+        "push",
         "if seen or call",
         "if call",
     ),
-    Mutant("no look at what is pending", "shard", " or call('HEXISTS', BODY, id) == 1"),
-    Mutant("nothing is remembered", "shard", "  if member ~= '' then remember(member) end\n"),
+    Mutant("no look at what is pending", "push", " or call('HEXISTS', BODY, id) == 1"),
+    Mutant("nothing is remembered", "push", "  if member ~= '' then remember(member, host) end\n"),
     Mutant("clock jumps", "shard", "elseif passed > step then passed = step end", "end"),
     Mutant("clock goes back", "shard", "if passed < 0 then passed = 0 elseif", "if"),
     Mutant(
@@ -161,8 +161,7 @@ MUTANTS = (
     Mutant(
         "claim sets no deadline",
         "claim",
-        "  call('ZADD', DEADLINE, now + lease, id)\n  call('ZADD', SLOTS",
-        "  call('ZADD', SLOTS",
+        "  add(deadlines, now + lease, id)\n",
     ),
     Mutant(
         "host leaves the line with requests left",
@@ -173,15 +172,15 @@ MUTANTS = (
     Mutant(
         "host stays in the line without requests",
         "claim",
-        "    call('ZREM', READY, host)\n",
+        "    left[#left + 1] = host\n",
         "    look_again(host, host_now + 1)\n",
     ),
     Mutant("end is forgotten", "shard", "  finish()\nend", "end"),
     Mutant(
         "end is early",
         "shard",
-        "call('HLEN', BODY) == 0 then\n    state",
-        "call('HLEN', BODY) == call('ZCARD', DEADLINE) then\n    state",
+        "call('HLEN', BODY) == 0 then mark_done() end",
+        "call('HLEN', BODY) == call('ZCARD', DEADLINE) then mark_done() end",
     ),
     Mutant(
         "repeated seeds enter again",
@@ -228,14 +227,132 @@ MUTANTS = (
     ),
     Mutant(
         "split loses what it moves",
-        "shard",
-        "  each_thousand('SADD', seen_base .. ':' .. int(into))\n",
+        "seen_exact",
+        "  each_thousand('SADD', format(part.pattern, border * 1073741824))\n",
+    ),
+    Mutant(
+        "a split moves one too few",
+        "seen_exact",
+        "if spread(members[middle]) < border then",
+        "if spread(members[middle]) <= border then",
+    ),
+    Mutant(
+        "a mark is looked for in the bucket before it",
+        "seen_exact",
+        "if bucket < part.size - low then",
+        "if bucket <= part.size - low then",
+    ),
+    Mutant(
+        "a page that is new is seen at once, whatever becomes of it",
+        "seen",
+        "  if seen then known[member] = true end\n",
+        "  known[member] = true\n",
+    ),
+    Mutant("older parts are not looked at", "seen", "if seen_has(part, mark) then return true end"),
+    Mutant(
+        "a full part takes more",
+        "seen",
+        "if newest.capacity > 0 and newest.count >= newest.capacity then next_part(true) end",
+    ),
+    Mutant(
+        "what is seen is not counted",
+        "seen",
+        "if seen_put(newest, mark) then newest.count = newest.count + 1 end",
+        "seen_put(newest, mark)",
+    ),
+    Mutant(
+        "generations never end",
+        "seen",
+        "    if newest.count > 0 then\n      next_part(false)\n",
+        "    if newest.count > 0 then\n",
+    ),
+    Mutant(
+        "an error of the filter drops what it must not drop",
+        "seen",
+        "    return call('SISMEMBER', seen_base .. ':sure', mark) == 1\n",
+        "",
+    ),
+    Mutant(
+        "what no error may drop is not kept apart",
+        "seen",
+        "  if SEEN_ERRS and string.byte(member) == 61 then call('SADD', "
+        "seen_base .. ':sure', mark) end\n",
+    ),
+    Mutant(
+        "a forgotten host is seen",
+        "seen",
+        "return times and after_forgetting(mark, times) or mark",
+        "return mark",
+    ),
+    Mutant(
+        "a host that is forgotten twice is seen",
+        "seen",
+        "redis.sha1hex(times .. ' ' .. mark)",
+        "redis.sha1hex('1 ' .. mark)",
+    ),
+    Mutant(
+        "compact looks at the bucket alone", "seen_compact", "high % 4294967296 - ", "0 * high - "
+    ),
+    Mutant(
+        "compact looks in one bucket",
+        "seen_compact",
+        "low % part.size",
+        "0 * low",
+    ),
+    Mutant(
+        "compact does not grow",
+        "seen_compact",
+        "return part.size * 2, part.capacity * 2, part.layer + 1",
+        "return part.size, part.capacity, part.layer + 1",
+    ),
+    Mutant(
+        "bloom looks at four words of sixteen",
+        "seen_bloom",
+        "for group = 0, 3 do",
+        "for group = 0, 0 do",
+    ),
+    Mutant(
+        "bloom forgets what its block held",
+        "seen_bloom",
+        "FOUR, bor(a, lshift(1, band(bits, 31)))",
+        "FOUR, lshift(1, band(bits, 31))",
+    ),
+    Mutant(
+        "forgotten parts stay",
+        "seen_forget",
+        "      call('SADD', GARBAGE, part.key .. ' ' .. int(seen_keys(kind, part.size)) .. ' ' .. "
+        "kind)\n",
+    ),
+    Mutant(
+        "bloom has one layer", "seen_bloom", "if number == part.layer + 1 then", "if false then"
+    ),
+    Mutant(
+        "another kind may join", "open", "if run_kind and run_kind ~= kind then", "if false then"
+    ),
+    Mutant(
+        "another kind may share what a job has seen",
+        "open",
+        "if job_kind and job_kind ~= kind then",
+        "if false then",
+    ),
+    Mutant(
+        "forgetting leaves the page",
+        "seen_forget",
+        "local dropped = seen_drop(part, mark)",
+        "local dropped = false",
+    ),
+    Mutant(
+        "young parts are forgotten",
+        "seen_forget",
+        "if old or wall - begun >= age then",
+        "if true then",
     ),
     Mutant("no quarantine", "shard", "if token and not has_gap(host) then", "if token then"),
     Mutant(
         "quarantine never ends",
         "claim",
-        "  call('ZREMRANGEBYSCORE', SLOTS .. host, '-inf', host_now)\n",
+        "if used > 0 then used =",
+        "if false then used =",
     ),
     Mutant(
         "delay is ignored",
@@ -250,13 +367,71 @@ MUTANTS = (
         "        enqueue(id, host, priority)\n      end\n    end\n  end\n",
         "        enqueue(id, host, 0)\n      end\n    end\n  end\n",
     ),
-    Mutant("added requests do not reopen", "add", "if added > 0 then reopen() end\n"),
+    Mutant("added requests do not reopen", "add", "if added + sent > 0 then reopen() end\n"),
+    Mutant(
+        "added requests of other shards do not reopen", "add", "if added + sent > 0", "if added > 0"
+    ),
+    Mutant("delivered requests do not reopen", "deliver", "if added > 0 then reopen() end\n"),
+    Mutant(
+        "what is on its way is not pending",
+        "shard",
+        "return shards > 1 and call('ZCARD', OUTBOX) or 0",
+        "return 0",
+    ),
+    Mutant("one shard of several ends the run", "shard", "if shards == 1 and state", "if state"),
+    Mutant("what is sent again goes to the end", "push", "OUTBOX, 'NX', seq", "OUTBOX, seq"),
+    Mutant(
+        "what is sent away does not change the version",
+        "push",
+        "      seq = seq + 1\n      sent = sent + 1\n",
+        "      sent = sent + 1\n",
+    ),
+    Mutant("links to other shards are lost", "ack", "    send_argv(first_other, others)\n"),
+    Mutant(
+        "links of a long page to other shards are lost",
+        "emit",
+        "send_argv(7 + children * 5, tonumber(ARGV[6]))\n",
+    ),
+    Mutant(
+        "seeds of other shards are lost",
+        "seed_push",
+        "send_argv(7 + seeds * 5, tonumber(ARGV[6]))\n",
+    ),
+    Mutant("one row of the outbox is not trimmed", "trim", "for i = 2", "for i = 3"),
+    Mutant(
+        "a run is closed although something has entered",
+        "close",
+        "seq == tonumber(ARGV[2]) and ",
+    ),
+    Mutant(
+        "a run is closed with work in its outbox",
+        "close",
+        "call('HLEN', BODY) + away() == 0",
+        "call('HLEN', BODY) == 0",
+    ),
+    Mutant("a closed run is not reopened", "reopen", "reopen()\n"),
+    Mutant(
+        "an old run takes the place of a new one",
+        "open",
+        "    if found and tonumber(v[3]) >= started then return lost_run() end\n",
+    ),
+    Mutant(
+        "a part that is lost is made anew",
+        "open",
+        "  if part and ARGV[23] == '0' then return lost_run() end\n",
+    ),
+    Mutant("nobody knows that all parts are there", "lay", "call('HSET', META, 'laid', '1')\n"),
     Mutant(
         "reset run can be used on",
         "shard",
         "  call('HDEL', base .. ':meta', 'state')\n",
     ),
-    Mutant("finished run lives for ever", "open", "    old, found = epoch, false\n"),
+    Mutant(
+        "finished run lives for ever",
+        "open",
+        "elseif not part and found == 'done' and wall",
+        "elseif false and wall",
+    ),
     Mutant("resident run ends", "open", "  call('HSET', BODY, HOLD, pack_body(HOLD, 0, 0, ''))\n"),
     Mutant(
         "hint is longer than a clock's step",
@@ -336,12 +511,10 @@ MUTANTS = (
     Mutant(
         "a crowded host is asked for more",
         "report",
-        "if failures * 20 > answers or",
+        "refused > 0 or failures * 5 > answers or",
         "if false and",
     ),
-    Mutant(
-        "the throttle does not settle", "report", "if host_now < number(v[8]) then return end", ""
-    ),
+    Mutant("the throttle does not settle", "report", "if host_now < settle then return end", ""),
     Mutant("blocked hosts return together", "hold_off", " + jitter(ARGV[i], math.floor(ms / 2))"),
     Mutant(
         "a paused run goes on",
@@ -359,8 +532,8 @@ MUTANTS = (
     Mutant(
         "all hosts are everybody's",
         "turn",
-        "== me then return true end\n  if all",
-        "then return true end\n  if all",
+        "== mine then return true end",
+        "then return true end",
     ),
     Mutant(
         "a dead node keeps its hosts",
@@ -382,19 +555,21 @@ TORN_MUTANTS = (
     Mutant(
         "parent leaves before its children",
         "ack",
-        """    push_argv(i + 8, children)
+        """    push_argv(i + 9, children)
+    send_argv(first_other, others)
     local host, _, retries = unpack_body(body)
 """,
         """    forget(id)
-    push_argv(i + 8, children)
+    push_argv(i + 9, children)
+    send_argv(first_other, others)
     local host, _, retries = unpack_body(body)
 """,
     ),
     Mutant(
         "seen is written before the request",
-        "shard",
+        "push",
         "  call('HSET', BODY, id, pack_body(host, priority, 0, payload))\n",
-        "  if member ~= '' then remember(member) end\n"
+        "  if member ~= '' then remember(member, host) end\n"
         "  call('HSET', BODY, id, pack_body(host, priority, 0, payload))\n",
     ),
     Mutant(

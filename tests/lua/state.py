@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.lua.direct import DirectClient
 
 from orbweb.frontier.base import RunState, clock_step_ms
 from orbweb.frontier.keys import ShardKeys
+from orbweb.frontier.memory_seen import BloomMarks, Seen
 from orbweb.frontier.memory_state import MemoryShard, Place, Run
-from orbweb.frontier.valkey import policy_words
+from orbweb.frontier.valkey import pack_row, policy_words
 
 READ_ALL = b"""
 local out = {}
@@ -64,39 +65,104 @@ class Dumper:
             elif kind == b"set":
                 state[name] = {word.decode() for word in value}
             else:
-                state[name] = value.decode()
+                state[name] = value
         return state
 
 
 def fold_seen(raw: State) -> State:
-    """Join the buckets of fingerprints; check that each lies where it will be looked for."""
+    """Put all keys of what is seen into one value by its base; see `seen_state` for its form."""
     state = {key: value for key, value in raw.items() if ":seen" not in key}
-    bases = {key.partition(":seen")[0] + ":seen" for key in raw if ":seen" in key}
-    for base in bases:
-        head = raw.get(base, {})
-        buckets, members = int(head.get("buckets", 1)), set()
-        low = 1 << (buckets.bit_length() - 1)
-        for number in range(buckets):
-            for member in raw.get(f"{base}:{number}", ()):
-                spread = int(member[-9:])
-                bucket = spread % (low * 2)
-                if bucket >= buckets:
-                    bucket = spread % low
-                assert bucket == number, f"{member} lies in bucket {number}, not in {bucket}"
-                members.add(int(member))
-        stray = {key for key in raw if key.startswith(f"{base}:")}
-        stray -= {f"{base}:{number}" for number in range(buckets)}
-        assert not stray, f"buckets beyond the last: {stray}"
-        assert len(members) == int(head.get("count", 0)), f"{base} counts {head}, holds {members}"
-        state[base] = members
+    for base in {key.partition(":seen")[0] + ":seen" for key in raw if ":seen" in key}:
+        keys = {key: raw[key] for key in raw if key == base or key.startswith(f"{base}:")}
+        state[base] = _fold_seen(base, keys)
     return state
+
+
+def _fold_seen(base: str, keys: State) -> State:
+    head = keys.pop(base)
+    records = {int(n): record.split() for n, record in keys.pop(f"{base}:parts", {}).items()}
+    records[int(head["part"])] = [
+        head[name] for name in ("count", "size", "capacity", "layer", "begun")
+    ]
+    assert min(records) == int(head["first"]), (head, records)
+    folded: State = {
+        "sure": {int(mark) for mark in keys.pop(f"{base}:sure", ())},
+        "hosts": {host: int(times) for host, times in keys.pop(f"{base}:hosts", {}).items()},
+    }
+    for number, (count, size, capacity, layer, begun) in records.items():
+        prefix = f"{base}:{number}"
+        pieces = {key: keys.pop(key) for key in list(keys) if f"{key}:".startswith(f"{prefix}:")}
+        pieces = {
+            key.removeprefix(prefix).removeprefix(":"): piece for key, piece in pieces.items()
+        }
+        marks = FOLDS[head["kind"]](pieces, int(size))
+        folded[str(number)] = (int(count), int(capacity), int(layer), int(begun), marks)
+    assert not keys, f"keys of no part: {set(keys)}"
+    return folded
+
+
+def _fold_exact(buckets: State, size: int) -> set[int]:
+    """The members; each must lie where it will be looked for."""
+    members = set()
+    low = 1 << (size.bit_length() - 1)
+    for start, bucket in buckets.items():
+        for member in bucket:
+            spread = float(member) / 2**64 + 0.5
+            level = low * 2 if int(spread * low) < size - low else low
+            right = min(int(spread * level), level - 1) * (2**30 // level)
+            assert right == int(start), f"{member} lies in bucket {start}, not in {right}"
+            assert int(member) not in members
+            members.add(int(member))
+    return members
+
+
+def _fold_compact(buckets: State, size: int) -> set[tuple[int, int]]:
+    assert all(int(number) < size for number in buckets)
+    return {(int(number), int(member)) for number, bucket in buckets.items() for member in bucket}
+
+
+def _fold_set(keys: State, size: int) -> set[int]:
+    return {int(member) for member in keys.get("", ())}
+
+
+def _fold_bloom(segments: State, size: int) -> dict[int, bytes]:
+    return {int(number): segment.rstrip(b"\0") for number, segment in segments.items()}
+
+
+FOLDS: dict[str, Callable[[State, int], Any]] = {
+    "exact": _fold_exact,
+    "compact": _fold_compact,
+    "set": _fold_set,
+    "bloom": _fold_bloom,
+}
+
+
+def seen_state(seen: Seen | None) -> State | None:
+    """What the twin in memory says of it, in the form of `fold_seen`."""
+    if seen is None:
+        return None
+    folded: State = {"sure": seen.sure, "hosts": dict(seen.forgotten)}
+    for part in seen.parts:
+        marks: Any = part.marks
+        if isinstance(marks, BloomMarks):
+            held: Any = {n: bytes(bits).rstrip(b"\0") for n, bits in marks.segments.items()}
+        else:
+            held = marks.members
+        folded[str(part.number)] = (part.count, part.capacity, part.layer, part.begun, held)
+    return folded
 
 
 def living(raw: State, keys: ShardKeys) -> State:
     """The state without what waits to be unlinked."""
-    garbage = tuple(f"{base}:" for base in raw.pop(keys.garbage, ()))
-    if garbage:
-        raw = {key: value for key, value in raw.items() if not key.startswith(garbage)}
+    garbage = raw.pop(keys.garbage, ())
+    parts = {name.partition(" ")[0] for name in garbage if " " in name}
+    runs = tuple(f"{base}:" for base in garbage if " " not in base)
+    pieces = tuple(f"{part}:" for part in parts)
+    raw = {
+        key: value
+        for key, value in raw.items()
+        if key not in parts and not key.startswith((*runs, *pieces))
+    }
     return fold_seen(raw)
 
 
@@ -197,7 +263,11 @@ def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
         {id: f"{b.reason}\n{b.tries}\n{b.at_ms}\n{b.error}" for id, b in run.dead.items()},
     )
     yield f"{base}:reasons", {str(reason): str(n) for reason, n in run.reasons.items()}
-    yield f"{base}:seen", run.own_seen
+    yield (
+        f"{base}:outbox",
+        {pack_row(request).decode(): float(order) for request, order in run.outbox.items()},
+    )
+    yield f"{base}:seen", seen_state(run.own_seen)
 
 
 def _text(payload: bytes | None) -> str:
@@ -220,6 +290,8 @@ def _meta(run: Run) -> dict[str, str]:
         "retries": run.config.max_retries,
         "deliveries": run.config.max_deliveries,
         "stopping": int(run.stopping),
+        "shards": run.shards if run.shards > 1 else 0,
+        "laid": int(bool(run.laid)),
         "paused": FAR if run.paused else 0,
         "policy": policy_words(run.config),
         **{name: run.counters[name] for name in ("items", "retried", "reaped", "fenced")},
@@ -233,13 +305,14 @@ def comparable(state: State, keys: ShardKeys, shard: MemoryShard) -> State:
     state = {key: value for key, value in state.items() if not key.endswith(":beats")}
     generations = state.pop(keys.jobs, {})
     for job, generation in generations.items():
-        seen = state.pop(keys.job_seen(job, generation), set())
-        assert seen == shard.job_seen.get(job, set())
+        seen = state.pop(keys.job_seen(job, generation), None)
+        assert seen == seen_state(shard.job_seen.get(job)), job
     for key, meta in state.items():
         if key.endswith(":meta"):
             meta = {name: value for name, value in meta.items() if value != "0"}
             meta.pop("ttl", None)
             meta.pop("seen", None)
+            meta.pop("kind", None)
             if "stopping" in meta:
                 meta["stopping"] = "1"
             state[key] = meta
@@ -265,5 +338,11 @@ def check_sound(state: State, keys: ShardKeys) -> None:
         places += [id for id in ("@seed", "@hold") if id in body and id not in owner]
         assert len(places) == len(set(places)), "no request stands in two places"
         assert set(places) == body, "every pending request stands somewhere, and nothing else does"
-        assert (state[f"{base}:meta"]["state"] == "done") == (not body), "the end is exact"
+        meta, away = state[f"{base}:meta"], state.get(f"{base}:outbox")
+        done = meta["state"] == "done"
+        if "shards" in meta:
+            assert not (done and (body or away)), "a run that is done has nothing left"
+        else:
+            assert done == (not body), "the end is exact"
+            assert not away, "there is no other shard"
         assert set(state.get(f"{base}:dead", ())) == set(state.get(f"{base}:why", ()))

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.lua.direct import DirectClient
-from tests.lua.machine import FrontierMachine
 from tests.lua.mutants import MUTANTS, Mutant
+from tests.lua.spread import SpreadMachine
 from tests.lua.twins import Backend, build_scripts
 from tests.servers import Server
 
 BUDGET = settings(
-    max_examples=400,
+    max_examples=1_200,
     stateful_step_count=24,
     deadline=None,
     database=None,
@@ -49,7 +49,7 @@ def kills(request: pytest.FixtureRequest) -> Iterator[dict[str, int]]:
 def test_the_model_notices(mutant: Mutant, server: Server, kills: dict[str, int]) -> None:
     client = DirectClient(server.socket)
 
-    class Machine(FrontierMachine):
+    class Machine(SpreadMachine):
         pass
 
     Machine.counts = Counter()

@@ -5,16 +5,27 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from orbweb.frontier.keys import RUN_KEYS, ShardKeys
-from orbweb.frontier.scripts import PIECES, TRANSITIONS, lua_text
+from orbweb.frontier.keys import ITEM_KEYS, RUN_KEYS, ShardKeys
+from orbweb.frontier.scripts import (
+    SEEING,
+    SEEN_KINDS,
+    TRANSITIONS,
+    lua_text,
+    parts,
+    script,
+    without_unused,
+)
+from orbweb.frontier.seen import SeenKind
 
-SHARED = {"shard", *(piece for pieces in PIECES.values() for piece in pieces)}
+SHARED = {part for name in TRANSITIONS for kind in SEEN_KINDS for part in parts(name, kind)[:-1]}
 FOLDER = files("orbweb.frontier").joinpath("lua")
 
 
 def test_each_transition_is_a_file_and_each_file_a_transition() -> None:
     names = {file.name.removesuffix(".lua") for file in FOLDER.iterdir()}
     assert names == {*TRANSITIONS, *SHARED}
+    assert set(SEEN_KINDS) == set(SeenKind)
+    assert set(TRANSITIONS) > SEEING
 
 
 def test_keys_of_a_run_are_those_of_the_lua() -> None:
@@ -50,6 +61,26 @@ def test_the_head_of_the_lua_names_every_key() -> None:
         assert f":{name} " in head, name
 
 
+def test_a_script_holds_only_the_functions_that_it_comes_to() -> None:
+    def function(name: str, calls: str) -> str:
+        return f"-- {name}: unlike other(), calls\nlocal function {name}()\n  {calls}\nend\n"
+
+    shared = function("far", "return 1") + function("near", "far()") + function("other", "near()")
+    kept = without_unused(shared, "near()\n")
+    assert "function far" in kept
+    assert "function near" in kept
+    assert "function other" not in kept
+
+
+def test_a_script_has_no_more_names_than_lua_allows() -> None:
+    for name in TRANSITIONS:
+        source = script(name).source.decode()
+        functions = re.findall(r"^local function", source, re.MULTILINE)
+        groups = re.findall(r"^local (?!function)([\w, ]+)", source, re.MULTILINE)
+        names = len(functions) + sum(len(group.split(",")) for group in groups)
+        assert names <= 200, f"{name}: {names}"
+
+
 def test_every_transition_says_what_it_takes_and_returns() -> None:
     for name in TRANSITIONS:
         text = lua_text(name)
@@ -62,3 +93,7 @@ def test_scripts_never_look_through_the_whole_store() -> None:
     for name in (*SHARED, *TRANSITIONS):
         commands = set(re.findall(r"call\('(\w+)'", lua_text(name)))
         assert not commands & {"KEYS", "SCAN", "FLUSHDB", "FLUSHALL", "LREM"}, name
+
+
+def test_what_is_known_of_a_runs_items_is_collected_with_it() -> None:
+    assert set(re.findall(r"base \.\. ':(\w+)'", lua_text("collect"))) >= ITEM_KEYS

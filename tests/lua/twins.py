@@ -3,53 +3,80 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.lua.direct import DirectClient, run_now, run_together
 from tests.lua.state import FAR, Dumper, State, check_sound, comparable, living, told
 
-from orbweb.errors import RunLost
-from orbweb.frontier.base import Held, NewRequest, RunConfig
+from orbweb.errors import ConfigError, RunLost
+from orbweb.frontier.base import Held, NewRequest, Opened, RunConfig
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard
-from orbweb.frontier.scripts import TRANSITIONS, Script, assemble, lua_text
+from orbweb.frontier.scripts import (
+    SEEING,
+    SEEN_KINDS,
+    TRANSITIONS,
+    Script,
+    assemble,
+    lua_text,
+)
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier
 
 KEYS = ShardKeys("p")
+SEEN_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "check": lambda seen, wall, mark, host: [int(seen.has(mark, host, wall))],
+    "forget": lambda seen, wall, mark, host: seen.forget(mark, host, wall),
+    "forget host": lambda seen, wall, host: seen.forget_host(host, wall),
+    "forget older": lambda seen, wall, age: seen.forget_older(age, wall),
+}
+SEEN_SCRIPTS = {
+    "check": ("seen_check",),
+    "forget": ("seen_forget", "url"),
+    "forget host": ("seen_forget", "host"),
+    "forget older": ("seen_forget", "older"),
+}
 OPERATOR_FIELDS = ("limit", "limit_until", "paused", "ceiling", "ceiling_until")
-JOBS = (("a", "r1"), ("a", "r2"), ("b", ""))
+JOBS = (("a", "r1"), ("a", "r2"), ("b", ""), ("c", ""))
+SHARDS = (1, 1, 4, 4)
+"""Over how many shards each is spread. This is shard 0 of the third run, another of the last."""
 
 
-def small_buckets(shard: str) -> str:
-    """`shard.lua` with buckets so small that a dozen fingerprints split them."""
-    text = "BUCKET_LOAD = 192"
-    assert text in shard
-    return shard.replace(text, "BUCKET_LOAD = 2")
+Scripts = dict[tuple[str, str], Script]
 
 
-def build_scripts(changed: Mapping[str, str] | None = None) -> dict[str, Script]:
-    """All transitions with small buckets; `changed` replaces Lua files by name."""
+def build_scripts(changed: Mapping[str, str] | None = None) -> Scripts:
+    """All transitions of all kinds; `changed` replaces Lua files by name.
+
+    Buckets are so small that a dozen fingerprints split them.
+    """
     texts = dict(changed or {})
-    texts["shard"] = small_buckets(texts.get("shard") or lua_text("shard"))
-    return {name: assemble(name, texts) for name in TRANSITIONS}
+    buckets = texts.get("seen_exact") or lua_text("seen_exact")
+    assert buckets.count("BUCKET_LOAD = 192") == 1
+    texts["seen_exact"] = buckets.replace("BUCKET_LOAD = 192", "BUCKET_LOAD = 2")
+    return {
+        (name, kind): assemble(name, kind, texts)
+        for name in TRANSITIONS
+        for kind in (SEEN_KINDS if name in SEEING else ("exact",))
+    }
 
 
 class Backend:
     """A server under test."""
 
-    def __init__(self, client: DirectClient, scripts: dict[str, Script]) -> None:
+    def __init__(self, client: DirectClient, scripts: Scripts) -> None:
         self.client = client
         self.dumper = Dumper(client)
         self.scripts = scripts
 
-    def frontier(self, job: str, run: str, new_epoch: Any) -> ValkeyFrontier:
+    def frontier(self, job: str, run: str, shards: int, new_epoch: Any) -> ValkeyFrontier:
         frontier = ValkeyFrontier(
             self.client,  # type: ignore[arg-type]
             prefix="p",
             job=job,
             run=run,
+            shards=shards,
             new_epoch=new_epoch,
         )
         frontier.caller.scripts = self.scripts
@@ -57,7 +84,7 @@ class Backend:
 
 
 class Twins:
-    """The frontiers of three runs: two of one job, one of another; all crawl the same hosts."""
+    """The frontiers of four runs: two of one job, two of others; all crawl the same hosts."""
 
     def __init__(self, backends: list[Backend], counts: Counter[str]) -> None:
         self.wall = 1_000
@@ -65,18 +92,19 @@ class Twins:
         self.backends = backends
         self.counts = counts
         self.shard = MemoryShard(lambda: self.wall, self.epoch)
-        self.memory = [MemoryFrontier(self.shard, job, run) for job, run in JOBS]
+        runs = [(*names, shards) for names, shards in zip(JOBS, SHARDS, strict=True)]
+        self.memory = [MemoryFrontier(self.shard, job, run, shards=n) for job, run, n in runs]
         self.servers = []
         for backend in backends:
             backend.client.call("FLUSHALL")
-            self.servers.append([backend.frontier(job, run, self.epoch) for job, run in JOBS])
+            self.servers.append([backend.frontier(*facts, self.epoch) for facts in runs])
         self.collect_at: dict[str, float] = {}
 
     def epoch(self) -> str:
         return f"e{self.epochs}"
 
     def step(self, run: int, name: str, *args: Any, **kwargs: Any) -> Any:
-        """One transition everywhere. Returns the answer, or `RunLost` when that was raised."""
+        """One transition everywhere. Returns the answer, or the class of the error."""
         self.counts["ops"] += 1
         frontiers = [frontiers[run] for frontiers in self.servers]
         for frontier in frontiers:
@@ -84,7 +112,7 @@ class Twins:
         answers = run_together(
             [getattr(twin, name)(*args, **kwargs) for twin in (self.memory[run], *frontiers)]
         )
-        answers = [RunLost if isinstance(answer, RunLost) else answer for answer in answers]
+        answers = [told_error(answer) for answer in answers]
         for answer in answers[1:]:
             assert answer == answers[0], f"{name}{args}: memory {answers[0]}, server {answer}"
         if isinstance(answers[0], Exception):
@@ -94,15 +122,25 @@ class Twins:
     def open(self, run: int, config: RunConfig) -> Any:
         self.epochs += 1
         answer = self.step(run, "open", config)
+        if answer is ConfigError:
+            return answer
+        self._note_opened(run, answer.epoch, config)
+        return answer
+
+    def open_part(self, run: int, config: RunConfig, whole: Opened) -> Any:
+        answer = self.step(run, "open_part", config, whole)
+        if answer not in (RunLost, ConfigError):
+            self._note_opened(run, whole.epoch, config)
+        return answer
+
+    def _note_opened(self, run: int, epoch: str, config: RunConfig) -> None:
         job, run_id = JOBS[run]
         name = f"{job}:{run_id}"
         ttl = config.run_ttl_ms if run_id else 0
-        alive = {f"{name}:{answer.epoch}"}
         for other in [key for key in self.collect_at if key.rpartition(":")[0] == name]:
-            if other not in alive:
+            if other != f"{name}:{epoch}":
                 del self.collect_at[other]
-        self.collect_at[f"{name}:{answer.epoch}"] = self.wall + ttl if ttl else float("inf")
-        return answer
+        self.collect_at[f"{name}:{epoch}"] = self.wall + ttl if ttl else float("inf")
 
     def renew(self, run: int, node: str, lease_ms: int, held: list[Held]) -> Any:
         answer = self.step(run, "renew", node, lease_ms, held, b"beat")
@@ -111,6 +149,31 @@ class Twins:
         if JOBS[run][1] and ttl and name in self.collect_at:
             self.collect_at[name] = self.wall + ttl
         return answer
+
+    def seen_base(self, run: int, number: int) -> str | None:
+        """Where the server keeps what the run has seen; None when the run is gone."""
+        frontier = self.servers[number][run]
+        assert frontier.run
+        found = self.backends[number].client.call("HGET", frontier.run.meta, "seen")
+        return found.decode() if found else None
+
+    def look_at_seen(self, run: int, name: str, *words: Any) -> Any:
+        """Check or forget what is seen, everywhere; returns what the twin in memory says."""
+        seen = self.shard.runs.get(self.memory[run]._base)
+        if seen is None:
+            return RunLost
+        self.counts["ops"] += 1
+        kind = seen.config.seen.kind
+        memory = SEEN_OPERATIONS[name](seen.seen, self.wall, *words)
+        for number, backend in enumerate(self.backends):
+            base = self.seen_base(run, number)
+            assert base
+            caller = ScriptCaller(backend.client, self.wall)  # type: ignore[arg-type]
+            caller.scripts = backend.scripts
+            script, *first = SEEN_SCRIPTS[name]
+            answer = run_now(caller.call(script, (KEYS.tag, base), (*first, *words), kind))
+            assert answer == memory, f"{name}{words}: memory {memory}, server {answer}"
+        return memory
 
     def steer(self, host: str, fields: dict[str, int]) -> None:
         """Set what an operator may say of a host; an empty dict takes all of it back."""
@@ -161,6 +224,7 @@ class Twins:
             self.collect_at.pop(f"{job}:{run_id}:{epoch}")
         if seen:
             self.shard.job_seen.pop(job, None)
+            self.shard.job_shards.pop(job, None)
         for backend in self.backends:
             found = self._shard_call(backend, "reset", job, run_id, int(seen))
             assert found == (epoch is not None)
@@ -204,6 +268,14 @@ class Twins:
             check_sound(state, KEYS)
 
 
+def told_error(answer: Any) -> Any:
+    """An answer, or the kind of error that stands for it."""
+    for error in (RunLost, ConfigError):
+        if isinstance(answer, error):
+            return error
+    return answer
+
+
 def difference(expected: State, state: State) -> str:
     lines = []
     for key in sorted(expected.keys() | state.keys()):
@@ -216,10 +288,16 @@ def new_request(code: int) -> NewRequest:
     """One of 14 requests on three hosts, with one of five priorities, deduplicated or not."""
     which, rest = code % 14, code // 14
     fingerprint = FINGERPRINTS[which] if rest // 5 else None
-    return NewRequest(f"u{which}", f"h{which % 3}", rest % 5 - 2, fingerprint, b"pay%d" % which)
+    host, payload = f"h{which % 3}", b"pay%d" % which
+    return NewRequest(f"u{which}", host, rest % 5 - 2, fingerprint, payload, rest // 5 == 2)
 
 
-REQUEST_CODES = 14 * 5 * 2
+def distant_request(code: int) -> NewRequest:
+    """One of those requests, of another shard."""
+    return new_request(code)._replace(shard=1 + code % 3, fingerprint=FINGERPRINTS[code % 14])
+
+
+REQUEST_CODES = 14 * 5 * 3
 FINGERPRINTS = (
     -(2**63),
     2**63 - 1,

@@ -10,9 +10,9 @@ from multiprocessing import get_context
 import pytest
 
 from orbweb.testing.simulator.history import Record
-from orbweb.testing.simulator.mutants import MUTANTS
 from orbweb.testing.simulator.plan import Faults, Weather, make_plan
 from orbweb.testing.simulator.runner import (
+    ALL_MUTANTS,
     Tally,
     history_in_new_process,
     hunt,
@@ -23,6 +23,7 @@ from orbweb.testing.simulator.world import Simulation, prepared
 
 MIXED_RUNS = 8_000
 ROLLBACK_RUNS = 2_000
+SPREAD_RUNS = 2_000
 
 FOUND_SOMETHING = (6, 9, 42, 83, 98, 118, 196, 1259, 2229, 4190, 4620, 4675, 6651, 7195, 7990)
 FOUND_AFTER_ROLLBACK = (27,)
@@ -49,16 +50,29 @@ def test_nothing_is_lost_when_the_server_forgets_its_last_writes() -> None:
     assert tally.counts["rollback"] > 40
 
 
+@pytest.mark.parametrize("first", range(0, 40, 20))
+def test_nothing_is_lost_of_a_run_on_four_shards(first: int) -> None:
+    tally = run_seeds(range(first, first + 20), shards=4)
+    assert not tally.failures, describe(tally)
+    assert tally.counts["crash"] > 10
+
+
+def test_nothing_is_lost_on_four_shards_when_their_server_forgets_its_last_writes() -> None:
+    tally = run_seeds(range(12), Weather.ROLLBACK, shards=4)
+    assert not tally.failures, describe(tally)
+    assert tally.counts["rollback"] > 12
+
+
 def test_seeds_that_once_found_something_find_nothing_any_more() -> None:
     mixed, rolled = run_seeds(FOUND_SOMETHING), run_seeds(FOUND_AFTER_ROLLBACK, Weather.ROLLBACK)
     assert not mixed.failures, describe(mixed)
     assert not rolled.failures, describe(rolled)
 
 
-@pytest.mark.parametrize("name", [name for name in MUTANTS if name not in RARE])
+@pytest.mark.parametrize("name", [name for name in ALL_MUTANTS if name not in RARE])
 def test_a_mutant_of_the_design_is_caught(name: str) -> None:
     tally = hunt(name)
-    assert tally.caught(MUTANTS[name]), tally.line()
+    assert tally.caught(ALL_MUTANTS[name]), tally.line()
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
@@ -119,12 +133,23 @@ def test_ten_thousand_fleets(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
+def test_thousands_of_fleets_on_four_shards(capsys: pytest.CaptureFixture[str]) -> None:
+    mixed = run_on_processes(range(SPREAD_RUNS), shards=4)
+    rolled = run_on_processes(range(SPREAD_RUNS // 4), Weather.ROLLBACK, shards=4)
+    with capsys.disabled():
+        print(f"\non 4 shards  {mixed.line()}\nrollback     {rolled.line()}")
+    assert not mixed.failures, describe(mixed)
+    assert not rolled.failures, describe(rolled)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_seeds_until_each_mutant_is_caught(capsys: pytest.CaptureFixture[str]) -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        tallies = dict(zip(MUTANTS, pool.map(hunt, MUTANTS), strict=True))
+        tallies = dict(zip(ALL_MUTANTS, pool.map(hunt, ALL_MUTANTS), strict=True))
     with capsys.disabled():
         for name, tally in tallies.items():
             print(f"\n{name}: caught after {tally.runs} seeds", end="")
         print()
-    missed = [name for name, tally in tallies.items() if not tally.caught(MUTANTS[name])]
+    missed = [name for name, tally in tallies.items() if not tally.caught(ALL_MUTANTS[name])]
     assert not missed

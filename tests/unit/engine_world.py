@@ -15,6 +15,7 @@ from orbweb.engine.options import EngineOptions, World
 from orbweb.engine.report import RunReport
 from orbweb.engine.threads import KeeperTask
 from orbweb.frontier.base import Frontier, RunConfig
+from orbweb.frontier.items import MemoryItemBook
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard
 from orbweb.model.reasons import Reason
@@ -139,7 +140,13 @@ class Town:
         return MemoryFrontier(self.shard, "job")
 
     def node(
-        self, spider: BaseParser, *, frontier: Any = None, collect: Any = None, **options: Any
+        self,
+        spider: BaseParser,
+        *,
+        frontier: Any = None,
+        collect: Any = None,
+        items: Any = None,
+        **options: Any,
     ) -> Callable[[], Engine]:
         """How to build an engine, on the loop on which it will run."""
         store = frontier or self.frontier()
@@ -174,6 +181,7 @@ class Town:
                         connect=connect,
                     ),
                     collect=collect,
+                    items=items or MemoryItemBook(),
                 )
             )
 

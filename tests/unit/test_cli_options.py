@@ -55,9 +55,9 @@ def test_the_store_is_a_setting() -> None:
 @pytest.mark.parametrize(
     ("plan", "text"),
     [
-        (RunPlan("x.py", append=Path("a.jsonl"), overwrite=Path("b.jsonl")), "keep one"),
-        (RunPlan("x.py", overwrite=Path("items.json")), r"items\.jsonl"),
-        (RunPlan("x.py", append=Path("items.xml")), r"\.jsonl and \.csv"),
+        (RunPlan("x.py", append="a.jsonl", overwrite="b.jsonl"), "keep one"),
+        (RunPlan("x.py", overwrite="items.json"), r"items\.jsonl"),
+        (RunPlan("x.py", append="items.xml"), r"\.jsonl and \.csv"),
         (RunPlan("x.py", fresh=True, resume=True), "exclude"),
         (RunPlan("x.py", run_id="a", fresh=True), "exclude"),
     ],
@@ -94,7 +94,7 @@ def test_a_file_takes_the_place_of_the_default_pipeline_only(
         pass
 
     monkeypatch.chdir(tmp_path)
-    file = Path("out.csv")
+    file = "out.csv"
     plain, chooses = Plain(), Chooses()
     own = "orbweb.pipelines.onefile.CsvFile"
     found = file_settings(plain, settings_of(plain), file)

@@ -499,6 +499,26 @@ async def test_a_turn_that_was_missed_is_waited_for_and_the_fetch_begins_anew() 
     assert order == ["ready", "enter", "ready", "enter"]
 
 
+async def test_a_turn_that_was_missed_leaves_redirects_their_time_limit() -> None:
+    class Stuck(Client):
+        async def fetch(self, request: Request, gate: Any = None) -> Response:
+            await gate.enter()
+            if request.url != URL:
+                await asyncio.Event().wait()
+            return page(URL, 302, location="/slow")
+
+    class Missing(OpenGate):
+        async def enter(self) -> None:
+            await super().enter()
+            if self.entered == 2:
+                raise TurnMissed
+
+    chain = Chain(Stuck([]), redirects=RedirectRules(total_seconds=0.05))
+    outcome = await chain.download(Request(URL), gate=Missing())
+    assert isinstance(outcome, Failed)
+    assert outcome.reason is Reason.TIMEOUT
+
+
 @pytest.mark.parametrize(
     ("answer", "meeting"),
     [

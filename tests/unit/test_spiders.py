@@ -75,6 +75,7 @@ def test_a_run_that_did_nothing_leaves_with_its_own_code() -> None:
         ({"CONCURRENT_REQUESTS": "many"}, "CONCURRENT_REQUESTS"),
         ({"ITEM_PIPELINES": ["nowhere.Pipeline"]}, "nowhere"),
         ({"ITEM_PIPELINES": ["pathlib.Path"]}, "BasePipeline"),
+        ({"UNAPPROVED_RATE": "fast"}, "UNAPPROVED_RATE (Wrong.custom_settings): 'fast' is no rate"),
     ],
 )
 def test_wrong_settings_are_one_line_and_exit_2(

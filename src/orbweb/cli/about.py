@@ -117,10 +117,9 @@ def setting_record(settings: Settings, setting: Setting) -> dict[str, Any]:
 
 
 def limit_text(setting: Setting) -> str:
-    """`>= 1`, `> 0`, or empty."""
-    if setting.low is not None:
-        return f">= {setting.low:g}"
-    return f"> {setting.above:g}" if setting.above is not None else ""
+    """`>= 1`, `> 0, <= 0.5`, or empty."""
+    limits = ((">=", setting.low), (">", setting.above), ("<=", setting.most))
+    return ", ".join(f"{sign} {value:g}" for sign, value in limits if value is not None)
 
 
 def other_names(name: str) -> list[str]:

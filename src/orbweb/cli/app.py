@@ -19,12 +19,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 failed = typer.Typer(help="Requests that were given up.", no_args_is_help=True)
-items = typer.Typer(help="Files with items.", no_args_is_help=True)
+items = typer.Typer(
+    help="Items: files with them, failed ones, what they look like.", no_args_is_help=True
+)
+dedup = typer.Typer(help="Which URLs count as seen.", no_args_is_help=True)
 store = typer.Typer(help="The embedded store of this directory.", no_args_is_help=True)
+ledger = typer.Typer(help="What consumers remember in a database.", no_args_is_help=True)
 app.add_typer(failed, name="failed")
 app.add_typer(items, name="items")
+app.add_typer(dedup, name="dedup")
 app.add_typer(store, name="store")
+app.add_typer(ledger, name="ledger")
 
+Urls = Annotated[list[str], typer.Argument(metavar="URL", help="Addresses of pages.")]
+Snapshot = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Lines of JSON; packed when it ends in .gz.")
+]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids, or their beginnings.")]
 Reason = Annotated[
     str | None, typer.Option("--reason", metavar="REASON", help="Only of this reason.")
@@ -34,6 +44,10 @@ Host = Annotated[
     typer.Option("--host", metavar="HOST", help="Only of this host (host[:port])."),
 ]
 All = Annotated[bool, typer.Option("--all", help="All of the run.")]
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="URL", help="The database; default: SQL_URL."),
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -70,11 +84,15 @@ def run(
     change: Set = None,
     store_url: Store = None,
     append: Annotated[
-        Path | None,
-        typer.Option("-o", metavar="FILE", help="Append all items to FILE (.jsonl or .csv)."),
+        str | None,
+        typer.Option(
+            "-o",
+            metavar="FILE",
+            help="Append all items to FILE: .jsonl, .csv, .parquet (a folder); or a URL (s3://…).",
+        ),
     ] = None,
     overwrite: Annotated[
-        Path | None,
+        str | None,
         typer.Option("-O", metavar="FILE", help="The same; a new run first empties FILE."),
     ] = None,
     concurrency: Annotated[
@@ -89,6 +107,15 @@ def run(
             "--stop-after", metavar="N", min=0, help="Each process stops after N pages; 0: never."
         ),
     ] = 0,
+    gate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--gate",
+            metavar="CONDITION",
+            help="The finished run must meet it, else exit code 4: "
+            "items>=100, missing(price)<2%, duplicates<1%, baseline (repeatable).",
+        ),
+    ] = None,
     run_id: Annotated[
         str | None, typer.Option("--run-id", metavar="ID", help="Make or join this run.")
     ] = None,
@@ -125,6 +152,7 @@ def run(
                 overwrite=overwrite,
                 concurrency=concurrency,
                 stop_after=stop_after,
+                gates=tuple(gate or ()),
                 run_id=run_id,
                 fresh=fresh,
                 resume=resume,
@@ -299,13 +327,269 @@ def failed_drop(
 
 @items.command("dedup")
 def items_dedup(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=".jsonl or .csv files.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE", help=".jsonl or .csv files, folders or URLs of parts."),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Fold rows that a crash left twice. The first row of each `_key` stays."""
     from orbweb.cli.files import dedup
 
     dedup(files, as_json=as_json)
+
+
+@app.command()
+def consume(
+    to: To = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="T", help="Read this Kafka topic.")
+    ] = None,
+    brokers: Annotated[
+        str | None,
+        typer.Option("--brokers", metavar="HOST:PORT,…", help="Default: KAFKA_BOOTSTRAP_SERVERS."),
+    ] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option(
+            "--stream", metavar="S", help="Read this stream of the store; default: ITEM_STREAM."
+        ),
+    ] = None,
+    group: Annotated[
+        str, typer.Option("--group", metavar="G", help="Consumers of one group share the items.")
+    ] = "orbweb",
+    workers: Annotated[
+        int, typer.Option("-w", "--workers", metavar="N", min=1, help="Processes on this machine.")
+    ] = 1,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Read again all that is still there.")
+    ] = False,
+    until_empty: Annotated[
+        bool, typer.Option("--until-empty", help="End when nothing is left to read.")
+    ] = False,
+    retry_dead: Annotated[
+        bool, typer.Option("--retry-dead", help="Try the dead letters of the database once more.")
+    ] = False,
+    create_tables: Annotated[
+        bool, typer.Option("--create-tables", help="Make tables that are missing.")
+    ] = False,
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", min=1, help="Most messages in one transaction.")
+    ] = 500,
+    change: Set = None,
+    store_url: Store = None,
+    progress: Annotated[
+        bool | None,
+        typer.Option("--progress/--no-progress", help="A live line; default: on a terminal."),
+    ] = None,
+    summary_fd: Annotated[int | None, typer.Option("--summary-fd", hidden=True)] = None,
+) -> None:
+    """Move items from a Kafka topic or a stream into a database, each of them once."""
+    from orbweb.cli.consume import ConsumePlan
+    from orbweb.cli.consume import consume as consume_here
+
+    raise typer.Exit(
+        consume_here(
+            ConsumePlan(
+                to=to,
+                topic=topic,
+                brokers=brokers,
+                stream=stream,
+                group=group,
+                workers=workers,
+                from_beginning=from_beginning,
+                until_empty=until_empty,
+                retry_dead=retry_dead,
+                create_tables=create_tables,
+                batch_messages=batch,
+                changes=tuple(change or ()),
+                store=store_url,
+                progress=progress,
+                summary_fd=summary_fd,
+            )
+        )
+    )
+
+
+@ledger.command("list")
+def ledger_list(to: To = None, as_json: AsJson = False) -> None:
+    """How many keys of stored items there are of each run."""
+    from orbweb.cli.ledger import list_runs
+
+    list_runs(to, as_json=as_json)
+
+
+@ledger.command("trim")
+def ledger_trim(
+    to: To = None,
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN", help="Forget the keys of these runs.")
+    ] = None,
+    older_than: Annotated[
+        int | None,
+        typer.Option(
+            "--older-than", metavar="DAYS", min=1, help="Runs without a new key for this long."
+        ),
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Forget keys whose messages are no longer in the topic or the stream."""
+    from orbweb.cli.ledger import trim
+
+    trim(to, tuple(runs or ()), older_than, yes=yes)
+
+
+@ledger.command("dead")
+def ledger_dead(to: To = None, as_json: AsJson = False) -> None:
+    """Messages that could not be stored, and why."""
+    from orbweb.cli.ledger import dead_letters
+
+    dead_letters(to, as_json=as_json)
+
+
+@items.command("failed")
+def items_failed(
+    job: Job,
+    run_id: RunId = None,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, help="Show this many; 0: all.")
+    ] = 20,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Items that a pipeline refused, each with its error."""
+    from orbweb.cli.items import list_failed
+    from orbweb.cli.options import project_settings
+
+    list_failed(project_settings(change, store_url), job, run_id, limit, as_json=as_json)
+
+
+@items.command("replay")
+def items_replay(
+    target: Annotated[
+        str, typer.Argument(metavar="SPIDER", help="FILE[:Class] or module:Class, as for run.")
+    ],
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY", help="Keys, or their beginnings.")
+    ] = None,
+    run_id: RunId = None,
+    all_of_them: All = False,
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Send failed items to the pipelines that refused them; what is stored leaves the list."""
+    from orbweb.cli.items import replay
+
+    raise typer.Exit(replay(target, run_id, keys or [], change, store_url, all_of_them))
+
+
+@items.command("drop")
+def items_drop(
+    job: Job,
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY", help="Keys, or their beginnings.")
+    ] = None,
+    run_id: RunId = None,
+    all_of_them: All = False,
+    yes: Yes = False,
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Forget failed items for good."""
+    from orbweb.cli.items import drop_failed
+    from orbweb.cli.options import project_settings
+
+    settings = project_settings(change, store_url)
+    drop_failed(settings, job, run_id, keys or [], everything=all_of_them, yes=yes)
+
+
+@items.command("quality")
+def items_quality(
+    job: Job,
+    run_id: RunId = None,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the items of a run look like: duplicates, missing values, types of each field."""
+    from orbweb.cli.items import show_quality
+    from orbweb.cli.options import project_settings
+
+    show_quality(project_settings(change, store_url), job, run_id, as_json=as_json)
+
+
+@dedup.command("stats")
+def dedup_stats(
+    job: Job,
+    run_id: RunId = None,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how many were seen, in what kind of filter, and how full it is."""
+    from orbweb.cli.dedup import stats
+    from orbweb.cli.options import project_settings
+
+    stats(project_settings(change, store_url), job, run_id, as_json=as_json)
+
+
+@dedup.command("check")
+def dedup_check(
+    job: Job, urls: Urls, run_id: RunId = None, change: Set = None, store_url: Store = None
+) -> None:
+    """Say of URLs whether they count as seen. Exit code 3 when one does not."""
+    from orbweb.cli.dedup import check
+    from orbweb.cli.options import project_settings
+
+    if not check(project_settings(change, store_url), job, run_id, urls):
+        raise typer.Exit(3)
+
+
+@dedup.command("forget")
+def dedup_forget(
+    job: Job,
+    urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="These.")] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="HOST", help="All of this host (host[:port]).")
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="AGE", help="Generations older than this: 30d, 12h."),
+    ] = None,
+    run_id: RunId = None,
+    yes: Yes = False,
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Let them be crawled again when they are found again."""
+    from orbweb.cli.dedup import forget
+    from orbweb.cli.options import project_settings
+
+    settings = project_settings(change, store_url)
+    forget(settings, job, run_id, urls or (), host=host, older_than=older_than, yes=yes)
+
+
+@dedup.command("export")
+def dedup_export(
+    job: Job, file: Snapshot, run_id: RunId = None, change: Set = None, store_url: Store = None
+) -> None:
+    """Write what was seen and what waits into a file. Nodes may go on meanwhile."""
+    from orbweb.cli.dedup import export
+    from orbweb.cli.options import project_settings
+
+    export(project_settings(change, store_url), job, run_id, file)
+
+
+@dedup.command("import")
+def dedup_import(
+    job: Job, file: Snapshot, run_id: RunId = None, change: Set = None, store_url: Store = None
+) -> None:
+    """Put what an export holds into a run: first what waited, then what was seen."""
+    from orbweb.cli.dedup import import_
+    from orbweb.cli.options import project_settings
+
+    import_(project_settings(change, store_url), job, run_id, file)
 
 
 @store.command("start")

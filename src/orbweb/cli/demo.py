@@ -32,9 +32,9 @@ def run_demo() -> int:
             "LOGSTATS_INTERVAL": "2",
             "LOG_LEVEL": "WARNING" if on_terminal() else "INFO",
         }
-        changes |= file_settings(spider, settings_of(spider, Start(changes)), OUTPUT)
+        changes |= file_settings(spider, settings_of(spider, Start(changes)), str(OUTPUT))
         show.note(f"a shop is open at {site.url}; crawling it · run {changes['RUN_ID']}")
-        report = run_spider(spider, Start(changes, on_new_run=emptying(OUTPUT)))
+        report = run_spider(spider, Start(changes, on_new_run=emptying(str(OUTPUT))))
     show.note(end_text(report.as_dict()))
     if report.exit_code == ExitCode.DONE:
         _show_next(report)

@@ -20,7 +20,8 @@ from orbweb.cli.store import existing_store, has_data
 from orbweb.errors import ConfigError, OrbwebError, StoreUnavailable, StoreUnsafe
 from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.frontier.embedded_server import server_program
-from orbweb.frontier.server import connect, judge, read_facts
+from orbweb.frontier.server import ServerFacts
+from orbweb.frontier.servers import judge_all, reach
 from orbweb.log import mask_secrets
 from orbweb.settings import Settings, load_settings
 
@@ -124,39 +125,40 @@ def _store(settings: Settings) -> Iterator[Finding]:
             return
     try:
         with existing_store(settings, directory) as url:
-            yield from asyncio.run(_look_at_server(url, settings["STORE_TIMEOUT"]))
+            yield from asyncio.run(_look_at_servers(url, settings))
     except OrbwebError as error:
         yield Finding("store", Verdict.WRONG, str(error))
 
 
-async def _look_at_server(url: str, timeout_seconds: float) -> list[Finding]:
-    client = connect(url, timeout_seconds)
+async def _look_at_servers(url: str, settings: Settings) -> list[Finding]:
+    servers = await reach(url, settings["REDIS_KEY_PREFIX"], settings["STORE_TIMEOUT"])
     try:
         asked = time.monotonic()
-        facts = await read_facts(client, url)
-        took_ms = (time.monotonic() - asked) * 1000
-        found = [
-            Finding(
-                "store",
-                Verdict.OK,
-                f"{facts.product} {facts.version} answers at {mask_secrets(url)} "
-                f"in {took_ms:.1f} ms",
-            ),
-            _durability(facts.append_only, facts.append_fsync),
-            _memory(facts.used_memory, facts.max_memory),
-        ]
+        facts = await servers.facts()
+        took_ms = (time.monotonic() - asked) * 1000 / len(facts)
+        found: list[Finding] = []
+        for address, each in facts.items():
+            found += _look_at_server(address, each, took_ms)
         try:
-            found += [Finding("store", Verdict.WARNING, text) for text in judge(facts)]
+            found += [Finding("store", Verdict.WARNING, text) for text in judge_all(facts)]
         except StoreUnsafe as error:
             found.append(Finding("store", Verdict.WRONG, str(error)))
         before = time.time()
-        seconds, micros = await client.time()
+        seconds, micros = await servers.of_shard(0).time()
         found.append(_clock(seconds + micros / 1e6 - (before + time.time()) / 2))
         return found
     except OSError as error:
         raise StoreUnavailable(f"{mask_secrets(url)}: {error}") from error
     finally:
-        await client.aclose()
+        await servers.aclose()
+
+
+def _look_at_server(address: str, facts: ServerFacts, took_ms: float) -> Iterator[Finding]:
+    role = f", master of a cluster with {facts.replicas} replicas," if facts.clustered else ""
+    text = f"{facts.product} {facts.version}{role} answers at {address} in {took_ms:.1f} ms"
+    yield Finding("store", Verdict.OK, text)
+    yield _durability(facts.append_only, facts.append_fsync)
+    yield _memory(facts.used_memory, facts.max_memory)
 
 
 def _durability(append_only: bool, append_fsync: str) -> Finding:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from orbweb.cli import show
 from orbweb.pipelines.dedup import dedup_file
 
 
-def dedup(files: Sequence[Path], *, as_json: bool) -> None:
+def dedup(files: Sequence[str], *, as_json: bool) -> None:
     """Fold each file and say what was removed."""
     records = []
     for path in files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import secrets
@@ -24,7 +25,9 @@ from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import RunState
 from orbweb.log import configure, event, get_logger
+from orbweb.pipelines.folders import is_url, open_folder
 from orbweb.pipelines.onefile import Mark, empty_unchanged, mark, pipeline_for
+from orbweb.pipelines.parts import parts_for
 from orbweb.settings import Settings
 from orbweb.spiders.base import BaseSpider
 from orbweb.spiders.build import Start, settings_of
@@ -45,10 +48,11 @@ class RunPlan:
     arguments: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     store: str | None = None
-    append: Path | None = None
-    overwrite: Path | None = None
+    append: str | None = None
+    overwrite: str | None = None
     concurrency: int | None = None
     stop_after: int = 0
+    gates: tuple[str, ...] = ()
     run_id: str | None = None
     fresh: bool = False
     resume: bool = False
@@ -121,7 +125,7 @@ def _run_one(plan: RunPlan, spider: BaseSpider, settings: Settings, changes: dic
     return report.exit_code
 
 
-def file_settings(spider: BaseSpider, settings: Settings, file: Path) -> dict[str, str]:
+def file_settings(spider: BaseSpider, settings: Settings, file: str) -> dict[str, str]:
     """Settings that send all items to one file.
 
     The file takes the place of the default pipeline, and is added to pipelines that were chosen.
@@ -130,10 +134,12 @@ def file_settings(spider: BaseSpider, settings: Settings, file: Path) -> dict[st
         raise ConfigError(
             f"{spider.name} brings its own pipelines (constructor), so items cannot go to {file}"
         )
-    _refuse_unwritable(file)
+    if not is_url(file):
+        _refuse_unwritable(Path(file))
+        file = str(Path(file).absolute())
     chosen = settings["ITEM_PIPELINES"] if settings.origin("ITEM_PIPELINES") != "default" else ()
-    pipelines = dict.fromkeys([*chosen, pipeline_for(file)])
-    return {"OUTPUT_FILE": str(file.absolute()), "ITEM_PIPELINES": ",".join(pipelines)}
+    pipelines = dict.fromkeys([*chosen, parts_for(file) or pipeline_for(Path(file))])
+    return {"OUTPUT_FILE": file, "ITEM_PIPELINES": ",".join(pipelines)}
 
 
 def _refuse_unwritable(file: Path) -> None:
@@ -142,12 +148,17 @@ def _refuse_unwritable(file: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"items cannot go to {file}: {error}") from error
-    if file.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
+    if (file.is_dir() and not parts_for(str(file))) or not os.access(
+        file if file.exists() else folder, os.W_OK
+    ):
         raise ConfigError(f"items cannot go to {file}: it cannot be written")
 
 
-def emptying(file: Path) -> Callable[[], None]:
+def emptying(target: str) -> Callable[[], None]:
     """What a new run does to the file of `-O`; the file's state is noted now."""
+    if parts_for(target):
+        return _emptying_folder(target)
+    file = Path(target)
     before: Mark = mark(file)
 
     def empty() -> None:
@@ -159,6 +170,18 @@ def emptying(file: Path) -> Callable[[], None]:
                 file=file,
                 why="it was written to meanwhile",
             )
+
+    return empty
+
+
+def _emptying_folder(place: str) -> Callable[[], None]:
+    """The same for a folder of parts: those that are there now go."""
+    folder = open_folder(place)
+    before = folder.names()
+
+    def empty() -> None:
+        for name in before:
+            folder.remove(name)
 
     return empty
 
@@ -186,9 +209,9 @@ def _worker_command(plan: RunPlan, changes: dict[str, str]) -> list[str]:
     for name, value in changes.items():
         command += ["-s", f"{name}={value}"]
     if plan.append is not None:
-        command += ["-o", str(plan.append)]
+        command += ["-o", plan.append]
     if plan.overwrite is not None:
-        command += ["-O", str(plan.overwrite)]
+        command += ["-O", plan.overwrite]
     if plan.stop_after:
         command += ["--stop-after", str(plan.stop_after)]
     return command
@@ -202,6 +225,7 @@ def _changes(plan: RunPlan) -> dict[str, str]:
         ("-L", "LOG_LEVEL", plan.log_level),
         ("--logfile", "LOG_FILE", plan.log_file),
         ("--run-id", "RUN_ID", plan.run_id),
+        ("--gate", "GATES", json.dumps(plan.gates) if plan.gates else None),
     )
     for option, name, value in options:
         if value is None:
@@ -217,7 +241,7 @@ def _refuse_contradictions(plan: RunPlan) -> None:
     if plan.append and plan.overwrite:
         raise ConfigError("-o appends and -O overwrites: keep one")
     if file is not None:
-        pipeline_for(file)
+        _ = parts_for(file) or pipeline_for(Path(file))
     if (plan.run_id is not None) + plan.fresh + plan.resume > 1:
         raise ConfigError("--run-id, --fresh and --resume exclude each other")
 

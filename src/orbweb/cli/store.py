@@ -11,7 +11,7 @@ from typing import TypeVar
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.embedded import FOLDER, EmbeddedStore
-from orbweb.frontier.server import connect, read_facts
+from orbweb.frontier.servers import reach
 from orbweb.settings import Settings
 
 T = TypeVar("T")
@@ -50,9 +50,9 @@ def has_data(directory: Path) -> bool:
 
 async def question_at(url: str, settings: Settings, question: Callable[[Admin], Awaitable[T]]) -> T:
     """Answer a question from the store at a URL. Raises as `ask` does."""
-    client = connect(url, settings["STORE_TIMEOUT"])
+    prefix = settings["REDIS_KEY_PREFIX"]
+    servers = await reach(url, prefix, settings["STORE_TIMEOUT"])
     try:
-        await read_facts(client, url)
-        return await question(Admin(client, settings["REDIS_KEY_PREFIX"]))
+        return await question(Admin(servers, prefix, shards=settings["FRONTIER_SHARDS"]))
     finally:
-        await client.aclose()
+        await servers.aclose()

@@ -92,8 +92,12 @@ class Workers:
 
     def summary(self) -> dict[str, Any]:
         """One summary for all workers: their own counts added, the run's counts of the last."""
+        return add_summaries(self.summaries(), self._count)
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """What each worker that came to its end has said of its work."""
         found = (worker.process.summary() for worker in self._workers)
-        return add_summaries([summary for summary in found if summary], self._count)
+        return [summary for summary in found if summary]
 
     def _spawn(self) -> WorkerProcess:
         return WorkerProcess(self._command, captured=self._live)

@@ -281,8 +281,10 @@ class _Unhurried:
         clock = asyncio.get_running_loop().time
         began = clock()
         self._limit.reschedule(None)
-        yield
-        self._limit.reschedule(until + clock() - began)
+        try:
+            yield
+        finally:
+            self._limit.reschedule(until + clock() - began)
 
 
 def _full_url(request: Request, hop: Request) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.gauge import Dials, Gauge
+from orbweb.engine.items import ItemDesk
 from orbweb.engine.keeper import Keeper, KeeperOptions
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions, World
@@ -26,6 +27,7 @@ from orbweb.engine.step import Step
 from orbweb.engine.tools import DownloadChain, StepTools
 from orbweb.errors import RunLost, SpiderError, StoreUnavailable
 from orbweb.frontier.base import Frontier, Held, Lease, Opened, RunControl, RunState, Status
+from orbweb.frontier.items import ItemBook, MemoryItemBook
 from orbweb.log import get_logger
 from orbweb.model.url import host_of
 from orbweb.pipelines.buffer import ItemBuffer
@@ -38,6 +40,8 @@ LAST_ITEMS_SECONDS = 0.3
 COLLECT_BUSY_SECONDS = 0.5
 COLLECT_IDLE_SECONDS = 60.0
 """Pauses between two pieces of past runs that are cleared away, and when there was nothing."""
+
+COUNT_SECONDS = 1.0
 
 TICK_SECONDS = 0.5
 
@@ -63,6 +67,10 @@ class EngineParts:
     place: Mapping[str, str | int] = field(default_factory=dict)
     """Where the node runs (host, pid), for the heartbeat."""
     show_summary: bool = True
+    items: ItemBook = field(default_factory=MemoryItemBook)
+    """What is known of the run's items on all nodes."""
+    wall_ms: Callable[[], int] = lambda: 0
+    """Milliseconds since 1970, to say when an item failed."""
     collect: Callable[[], Awaitable[int]] | None = None
     """Clears a piece of what past runs have left in the store; returns how much."""
     on_new_run: Callable[[], None] | None = None
@@ -105,6 +113,13 @@ class Engine:
             self.shutdown,
             clock=world.clock,
             rng=world.rng,
+        )
+        self._items = ItemDesk(
+            parts.items,
+            node=options.node,
+            filters=options.filter_items,
+            counts=options.count_items,
+            wall_ms=parts.wall_ms,
         )
         self._task: asyncio.Task[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -162,6 +177,7 @@ class Engine:
                 return self._reporter.joined_finished(opened.status)
             if opened.state is RunState.NEW and self._parts.on_new_run is not None:
                 self._parts.on_new_run()
+            self._items.attach(opened.epoch)
             return await self._report(await self._crawl(opened))
         except asyncio.CancelledError:
             if self.shutdown.abort_code is None or self._task is None:
@@ -191,7 +207,7 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as services:
                 services.create_task(self._parts.buffer.run())
-                work = (self._tick, self._collect, self._signals.run)
+                work = (self._tick, self._collect, self._count, self._signals.run)
                 chores = [services.create_task(chore()) for chore in work]
                 try:
                     done = await self._work(opened.epoch, self._seeder)
@@ -199,6 +215,7 @@ class Engine:
                     await self._parts.buffer.close(LAST_ITEMS_SECONDS)
                 for chore in chores:
                     chore.cancel()
+                await self._tell_counts()
                 await self._tell_last()
         finally:
             await self._world.background.stop()
@@ -210,8 +227,8 @@ class Engine:
         tools = self._step_tools(epoch)
         async with asyncio.TaskGroup() as group:
 
-            def begin(lease: Lease, turn: Turn) -> Step:
-                step = Step(lease, turn, tools)
+            def begin(lease: Lease, turn: Turn, at_ms: int) -> Step:
+                step = Step(lease, turn, tools, at_ms)
                 step.start(group)
                 return step
 
@@ -274,6 +291,19 @@ class Engine:
             pause = COLLECT_BUSY_SECONDS if cleared else COLLECT_IDLE_SECONDS
             await asyncio.sleep(pause * self._world.rng.uniform(0.5, 1.5))
 
+    async def _count(self) -> None:
+        """Tell what the items look like, as they come."""
+        while True:
+            await asyncio.sleep(COUNT_SECONDS)
+            with suppress(StoreUnavailable):
+                await self._items.flush()
+
+    async def _tell_counts(self) -> None:
+        """The last counts; a store that is away does not hold up the end."""
+        with suppress(StoreUnavailable, TimeoutError):
+            async with asyncio.timeout(LAST_CALL_SECONDS if self.shutdown.requested else 10.0):
+                await self._items.flush()
+
     async def _tell_last(self) -> None:
         """Tell what was met at hosts since the last report, if the store answers at once."""
         with suppress(TimeoutError, RunLost):
@@ -309,6 +339,7 @@ class Engine:
             admission=self._admission,
             codec=parts.codec,
             buffer=parts.buffer,
+            items=self._items,
             stats=self.stats,
             clock=self._world.clock,
             rng=self._world.rng,

@@ -81,6 +81,10 @@ class EngineOptions:
     allowed_domains: frozenset[str] = frozenset()
     drop_query_params: frozenset[str] = frozenset()
     default_table: str = "items"
+    filter_items: bool = False
+    """Leave out items whose `__unique_key__` is stored already."""
+    count_items: bool = True
+    """Count fields and repetitions of items."""
     seed_batch: int = 200
     seed_pending_limit: int = 0
     """Seeding pauses while more requests than this are pending."""

@@ -140,7 +140,8 @@ class Admission:
         except BadUrlError as error:
             return Refused(error.reason, str(error))
         self._check_callback(request)
-        return NewRequest(id, host_of(request.url), request.priority, seen, payload)
+        sure = request.dedup == "exact"
+        return NewRequest(id, host_of(request.url), request.priority, seen, payload, sure)
 
     def _check_callback(self, request: Request) -> None:
         name = request.callback_name

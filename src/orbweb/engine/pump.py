@@ -37,7 +37,7 @@ SHORTEST_PAUSE_SECONDS = 0.001
 log = get_logger("orbweb.engine")
 
 
-Begin = Callable[[Lease, Turn], Step]
+Begin = Callable[[Lease, Turn, int], Step]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,8 @@ class Pump:
     async def run(self, begin: Begin) -> bool:
         """Work until the run is done (True) or the node is asked to stop (False).
 
-        `begin` starts the step of a lease, at its host's turn. Returns with nothing held.
+        `begin` starts the step of a lease, at its host's turn; the data that it fetches are no
+        older than that time of the store (ms). Returns with nothing held.
         """
         while not self._shutdown.requested:
             await self._flush(linger=True)
@@ -215,10 +216,10 @@ class Pump:
             if self._is_suspect(lease):
                 suspects.append(lease)
             else:
-                self._begin(lease, sent, answered, begin)
+                self._begin(lease, claim.at_ms, sent, answered, begin)
         chosen = await self._isolate(suspects)
         if chosen is not None:
-            self._begin(chosen, sent, answered, begin)
+            self._begin(chosen, claim.at_ms, sent, answered, begin)
         self.answer = Answer(claim.state, claim.pending, len(claim.leases), want)
         pause = 0.0
         if len(claim.leases) < want:
@@ -249,10 +250,10 @@ class Pump:
                 await self._tell_nacks()
         return chosen
 
-    def _begin(self, lease: Lease, sent: float, answered: float, begin: Begin) -> None:
+    def _begin(self, lease: Lease, at_ms: int, sent: float, answered: float, begin: Begin) -> None:
         turn = Turn.of(sent, answered, lease.start_ms, lease.mark)
         self._fetching.add(lease.held)
-        self._steps[lease.held] = begin(lease, turn)
+        self._steps[lease.held] = begin(lease, turn, at_ms + int(lease.start_ms))
 
     async def _is_over(self) -> bool:
         """The run is done: whatever is still in work here was done elsewhere."""

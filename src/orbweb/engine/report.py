@@ -62,6 +62,8 @@ class RunReport:
     outputs: tuple[str, ...] = ()
     identity: Mapping[str, str] = field(default_factory=dict)
     """`run_id`, `namespace`, `redis_key` of a run in a store."""
+    quality: Mapping[str, Any] = field(default_factory=dict)
+    """What the items of the whole run look like; empty when it was not looked at."""
     show_summary: bool = True
     """`RUN_SUMMARY_ENABLE`: the summary line is wanted on stdout."""
 
@@ -101,6 +103,7 @@ class RunReport:
                 "reasons": dict(self.reasons),
             },
             "outputs": list(self.outputs),
+            "quality": dict(self.quality),
         }
 
     def line(self) -> str:

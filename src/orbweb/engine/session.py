@@ -125,9 +125,9 @@ class Session:
         """See `Frontier.hold_off`."""
         await self._repeat(lambda: self._frontier.hold_off([(host, ms)]))
 
-    async def visit(self, held: Held, fingerprint: int) -> bool | None:
+    async def visit(self, held: Held, fingerprint: int, host: str) -> bool | None:
         """See `Frontier.visit`."""
-        return (await self._repeat(lambda: self._frontier.visit(*held, fingerprint)))[0]
+        return (await self._repeat(lambda: self._frontier.visit(*held, fingerprint, host)))[0]
 
     async def seed_claim(self) -> tuple[SeedReply, float]:
         """Ask for the seeding under the next sequence number; also tells when it was sent."""

@@ -28,6 +28,7 @@ class ExitCode(IntEnum):
     CRASH = 1
     USAGE = 2
     NOTHING_DONE = 3
+    GATE_FAILED = 4
     STOPPED = 75
 
 

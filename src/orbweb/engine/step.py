@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome, Redirected
 from orbweb.engine.outputs import Outputs, Refused
@@ -28,13 +28,20 @@ from orbweb.errors import (
 from orbweb.frontier.base import Ack, Lease, Nack, NewRequest
 from orbweb.log import get_logger
 from orbweb.model.fingerprint import request_id
+from orbweb.model.item import ItemRecord, Origin
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
+from orbweb.model.url import host_of
 from orbweb.pipelines.buffer import Rejected
+
+T = TypeVar("T")
 
 EMIT_CHUNK = 1000
 """A page with more links than this lets them enter before its end, this many in one step."""
+
+PAGE_ITEMS = 1000
+"""A page with more items than this is stored in parts, while its callback still goes on."""
 
 LONGEST_ERROR = 2000
 """Characters of an error text that are kept with a dead letter."""
@@ -66,6 +73,16 @@ class _SinkClosed(Exception):
     """The item buffer ends before the page's items were stored: the node stops."""
 
 
+@dataclass(slots=True)
+class _Part:
+    """Items that were sent to the pipelines together."""
+
+    origin: Origin
+    yielded: list[ItemRecord]
+    sent: list[ItemRecord]
+    answer: asyncio.Future[list[Rejected]]
+
+
 class Step:
     """The work on one lease. It hands in exactly one outcome, or none when the lease is lost.
 
@@ -74,15 +91,22 @@ class Step:
     user code that refuses to be cancelled cannot hold up the lease.
     """
 
-    def __init__(self, lease: Lease, turn: Turn, tools: StepTools) -> None:
-        """`turn`: when the host may be sent the request, as the claim has said."""
+    def __init__(
+        self, lease: Lease, turn: Turn, tools: StepTools, fetched_from_ms: int = 0
+    ) -> None:
+        """`turn`: when the host may be sent the request, as the claim has said.
+
+        `fetched_from_ms`: the store's wall clock before which nothing is fetched.
+        """
         self.lease = lease
         self.held = lease.held
         self.over = False
         self._tools = tools
         self._task: asyncio.Task[None] | None = None
-        self._stored: list[asyncio.Future[list[Rejected]]] = []
+        self._parts: list[_Part] = []
         self._emitted = 0
+        self._dropped_items = 0
+        self._fetched_from_ms = fetched_from_ms
         self._pacer = Pacer(
             self.held, lease.host, turn, tools.pacing, is_held=self._is_held, renew=self._renew
         )
@@ -125,6 +149,8 @@ class Step:
         except Exception as error:
             log.exception("unexpected error in the work on request %s", self.lease.id)
             self._give_back(Reason.MIDDLEWARE_ERROR, error_text(error), 0)
+        finally:
+            self._tools.items.release(self)
 
     def _decode(self) -> Request | None:
         lease = self.lease
@@ -195,7 +221,7 @@ class Step:
         if isinstance(admitted, Refused):
             return admitted.reason
         if hop.filter_repeat and request_id(admitted) != self.lease.id:
-            free = await self._tools.session.visit(self.held, admitted)
+            free = await self._tools.session.visit(self.held, admitted, host_of(hop.url))
             if free is None:
                 raise LeaseLost(f"lease of {self.lease.id} is lost")
             if not free:
@@ -283,20 +309,35 @@ class Step:
         )
 
     async def _flush(self, outputs: Outputs) -> None:
-        """Send items to the buffer, and links to the frontier when they are many."""
+        """Send items to the buffer, and links to the frontier, when they are many."""
         if self.over:
             raise LeaseLost(f"the work on {self.lease.id} was cancelled")
-        if outputs.waiting_records:
+        if outputs.waiting_records > PAGE_ITEMS:
             await self._submit(outputs)
         while outputs.waiting_children > EMIT_CHUNK:
             await self._emit(outputs.take_children(EMIT_CHUNK))
 
-    async def _submit(self, outputs: Outputs) -> None:
+    async def _submit(self, outputs: Outputs, *, complete: bool = True) -> None:
+        tools = self._tools
+        yielded = outputs.take_records()
+        origin = Origin(tools.epoch, *self.held, self._fetched_from_ms, len(self._parts), complete)
+        sent = await self._answered(lambda: tools.items.fresh(yielded, self))
+        self._dropped_items += len(yielded) - len(sent)
         try:
-            await self._tools.buffer.wait_for_room()
-            self._stored.append(self._tools.buffer.submit(outputs.take_records()))
+            await tools.buffer.wait_for_room()
+            answer = tools.buffer.submit(sent, origin)
         except PipelineError as error:
             raise _SinkClosed(str(error)) from error
+        self._parts.append(_Part(origin, yielded, sent, answer))
+
+    async def _answered(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call until the store has answered."""
+        while True:
+            try:
+                return await call()
+            except StoreUnavailable as error:
+                log.debug("%s waits for the store: %s", self.lease.id, error)
+            await asyncio.sleep(STORE_PAUSE_SECONDS)
 
     async def _emit(self, children: Sequence[NewRequest]) -> None:
         """Let nodes begin with the links of a long page before it has come to its end."""
@@ -308,7 +349,9 @@ class Step:
         """Wait until the items are durable, then hand in the ack with the links."""
         outputs = page.outputs
         await self._flush(outputs)
-        rejected = await self._durable()
+        if outputs.waiting_records:
+            await self._submit(outputs, complete=not page.error and not outputs.lost)
+        rejected = await self._durable(page.url)
         for each in rejected:
             outputs.lose(Reason.ITEM_REJECTED, f"{each.record.table}: {each.error}")
         reason, error = page.reason, page.error
@@ -318,7 +361,8 @@ class Step:
             reason = outputs.lost_reason or reason if reason is Reason.DONE else reason
             log.error("%s: %s", page.url, text)
             self._tools.stats.incr("item_failed", outputs.rejected_items + len(rejected))
-        stored = outputs.items - outputs.rejected_items - len(rejected)
+        stored = outputs.items - outputs.rejected_items - len(rejected) - self._dropped_items
+        self._tools.stats.incr("item_dedup_dropped", self._dropped_items)
         self._settle(
             Ack(
                 *self.held,
@@ -331,15 +375,26 @@ class Step:
             )
         )
 
-    async def _durable(self) -> list[Rejected]:
-        if not self._stored:
+    async def _durable(self, url: str) -> list[Rejected]:
+        """Wait until each item is stored or refused in every pipeline; returns the refusals."""
+        if not self._parts:
             return []
         self._tools.ledger.finishing(self.held)
-        await asyncio.wait(self._stored)
+        await asyncio.wait([part.answer for part in self._parts])
         try:
-            return [rejected for future in self._stored for rejected in future.result()]
+            answers = [part.answer.result() for part in self._parts]
         except PipelineError as error:
             raise _SinkClosed(str(error)) from error
+        for part, rejected in zip(self._parts, answers, strict=True):
+            await self._note(part, rejected, url)
+        return [each for rejected in answers for each in rejected]
+
+    async def _note(self, part: _Part, rejected: list[Rejected], url: str) -> None:
+        """Keep what failed and remember what is stored: before the ack, so that a crash repeats."""
+        items = self._tools.items
+        await self._answered(lambda: items.keep_failed(rejected, part.origin, url))
+        await self._answered(lambda: items.durable(part.sent, rejected))
+        items.count(part.yielded, part.origin)
 
     # -- failures
 

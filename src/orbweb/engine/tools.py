@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from orbweb.download.base import Gate, Outcome
 from orbweb.engine.callbacks import Callbacks, Spider
+from orbweb.engine.items import ItemDesk
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions
 from orbweb.engine.outputs import Admission
@@ -69,6 +70,7 @@ class StepTools:
     admission: Admission
     codec: Codec
     buffer: ItemBuffer
+    items: ItemDesk
     stats: Stats
     clock: Callable[[], float]
     rng: random.Random

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.base import DeadLetter, Status
+from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
+from orbweb.frontier.seen_admin import SeenAdmin
+from orbweb.frontier.servers import Servers
+from orbweb.frontier.sharded import ShardedFrontier
+from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.steering import HostAdmin
-from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, parse_body
+from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word, parse_body
 
 PAGE = 500
 
@@ -40,12 +45,18 @@ class NodeInfo:
 class Admin:
     """Looks at and steers the runs of one prefix. All calls may raise `StoreUnavailable`."""
 
-    def __init__(self, client: Redis, prefix: str) -> None:
-        self._client = client
+    def __init__(self, servers: Servers, prefix: str, *, shards: int = 1) -> None:
+        """`shards` is for `hosts` and `collect`: each run knows over how many it is spread."""
+        self._servers = servers
+        self._client = servers.of_shard(0)
         self._prefix = prefix
+        self._shards = shards
         self._shard = ShardKeys(prefix)
-        self._caller = ScriptCaller(client)
-        self.hosts = HostAdmin(client, prefix)
+        self.seen = SeenAdmin(self._client, prefix)
+        """What the jobs have seen."""
+        self.hosts = HostAdmin(servers.of_shard, prefix, shards=shards)
+        self.now: int | None = None
+        """Tests set this to turn the clock of `collect`; None is the server's own."""
 
     async def runs(self, job: str | None = None) -> list[RunInfo]:
         """The living runs of a job, or of all, the latest started first."""
@@ -54,7 +65,10 @@ class Admin:
         for name, epoch in current.items():
             its_job, run, _ = split_run_name(f"{name.decode()}:{epoch.decode()}")
             if job is None or its_job == job:
-                status = await self._frontier(its_job, run, epoch.decode()).status()
+                status = await self._frontier(its_job, run, epoch.decode(), 1).status()
+                if status.shards > 1:
+                    whole = self._frontier(its_job, run, epoch.decode(), status.shards)
+                    status = await whole.status()
                 found.append(RunInfo(its_job, run, epoch.decode(), status))
         return sorted(found, key=lambda info: -info.status.started_at_ms)
 
@@ -71,7 +85,7 @@ class Admin:
         """The worker processes of a run that spoke within the last twenty leases."""
         seconds, micros = await self._read(self._client.time())
         now = seconds * 1000 + micros // 1000
-        beats = await self._read(self._client.hgetall(self._keys(info).beats))
+        beats = await self._read(self._client.hgetall(self._keys(info, 0).beats))
         found = []
         for node, record in beats.items():
             wall, beat = record.split(b"\n", 1)
@@ -80,17 +94,16 @@ class Admin:
 
     async def dead_letters(self, info: RunInfo) -> AsyncIterator[DeadLetter]:
         """All requests of a run that were given up, page by page, in no order."""
-        keys = self._keys(info)
-        cursor = 0
-        while True:
-            cursor, page = await self._read(self._client.hscan(keys.why, cursor, count=PAGE))
-            ids = list(page)
-            bodies = await self._read(self._client.hmget(keys.dead, ids)) if ids else []
-            for id, body in zip(ids, bodies, strict=True):
-                if body is not None:
-                    yield _dead_letter(id.decode(), body, page[id])
-            if cursor == 0:
-                return
+        for shard in range(info.status.shards):
+            keys, client = self._keys(info, shard), self._servers.of_shard(shard)
+            cursor = None
+            while cursor != 0:
+                cursor, page = await self._read(client.hscan(keys.why, cursor or 0, count=PAGE))
+                ids = list(page)
+                bodies = await self._read(client.hmget(keys.dead, ids)) if ids else []
+                for id, body in zip(ids, bodies, strict=True):
+                    if body is not None:
+                        yield _dead_letter(id.decode(), body, page[id])
 
     async def retry(self, info: RunInfo, ids: Sequence[str]) -> int:
         """Let dead letters return to their queues; returns how many were found."""
@@ -102,40 +115,56 @@ class Admin:
 
     async def stop(self, info: RunInfo) -> None:
         """Ask every node of the run to stop, and let a resident run end."""
-        await self._frontier(info.job, info.run, info.epoch).stop()
+        await self._frontier(info.job, info.run, info.epoch, info.status.shards).stop()
 
     async def reset(self, info: RunInfo, *, seen: bool) -> None:
         """Forget a run; the next start begins anew. `seen`: also what the job's runs share."""
-        await self._caller.call(
-            "reset", (self._shard.tag,), (clean(info.job), clean(info.run), int(seen))
-        )
+        words = (clean(info.job), clean(info.run), int(seen))
+        for shard in reversed(range(info.status.shards)):  # who is interrupted finds it once more
+            await self._call(shard, "reset", words)
 
     async def collect(self, keys: int = 1000) -> tuple[int, list[tuple[str, str, int]]]:
         """Unlink up to `keys` keys of runs that are reset or past their time.
 
         Returns how many were unlinked, and (job, run, pending) of runs given up unfinished.
         """
-        removed, *given_up = await self._caller.call("collect", (self._shard.tag,), (keys,))
-        unfinished = []
-        for i in range(0, len(given_up), 2):
-            job, run, _ = split_run_name(given_up[i].decode())
-            unfinished.append((job, run, int(given_up[i + 1])))
-        return removed, unfinished
+        total, unfinished = 0, Counter[tuple[str, str]]()
+        for shard in range(self._shards):
+            removed, *given_up = await self._call(shard, "collect", (keys,))
+            total += removed
+            for i in range(0, len(given_up), 2):
+                job, run, _ = split_run_name(given_up[i].decode())
+                unfinished[job, run] += int(given_up[i + 1])
+        return total, [(job, run, pending) for (job, run), pending in unfinished.items()]
+
+    def items(self, info: RunInfo) -> ValkeyItemBook:
+        """What the store knows of the items of a run."""
+        book = ValkeyItemBook(self._client, self._prefix, info.job, info.run, shared=False)
+        book.attach(info.epoch)
+        return book
 
     async def _redrive(self, info: RunInfo, ids: Sequence[str], *, drop: bool) -> int:
-        frontier = self._frontier(info.job, info.run, info.epoch)
+        frontier = self._frontier(info.job, info.run, info.epoch, info.status.shards)
         found = 0
         for start in range(0, len(ids), PAGE):
             found += await frontier.redrive(ids[start : start + PAGE], drop=drop)
         return found
 
-    def _keys(self, info: RunInfo) -> RunKeys:
-        return self._shard.run(info.job, info.run, info.epoch)
+    def _keys(self, info: RunInfo, shard: int) -> RunKeys:
+        return ShardKeys(self._prefix, shard).run(info.job, info.run, info.epoch)
 
-    def _frontier(self, job: str, run: str, epoch: str) -> ValkeyFrontier:
-        frontier = ValkeyFrontier(self._client, prefix=self._prefix, job=job, run=run)
+    def _frontier(
+        self, job: str, run: str, epoch: str, shards: int
+    ) -> ValkeyFrontier | ShardedFrontier:
+        frontier = shared_frontier(
+            self._servers, prefix=self._prefix, job=job, run=run, shards=shards
+        )
         frontier.attach(epoch)
         return frontier
+
+    async def _call(self, shard: int, name: str, words: Sequence[Word]) -> Any:
+        caller = ScriptCaller(self._servers.of_shard(shard), self.now)
+        return await caller.call(name, (ShardKeys(self._prefix, shard).tag,), words)
 
     async def _read(self, call: Any) -> Any:
         try:

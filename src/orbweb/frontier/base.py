@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
+from orbweb.errors import ConfigError
+from orbweb.frontier.seen import SeenConfig
+
 SEED_ID = "@seed"
 """Pseudo-request that stands for the seeding of a run: a run cannot end while it is pending."""
 
@@ -41,6 +44,11 @@ class NewRequest(NamedTuple):
     priority: int
     fingerprint: int | None
     payload: Any
+    sure: bool = False
+    """No error of a filter may drop it: it is looked up in an exact set beside the filter."""
+    shard: int | None = None
+    """The shard of its host when that is not the one that is called: it goes to the outbox there,
+    and needs a fingerprint."""
 
 
 class Held(NamedTuple):
@@ -124,8 +132,12 @@ class Claim:
     """
     stopping: bool = False
     """An operator asked all nodes of this run to stop."""
+    at_ms: int = 0
+    """The store's wall clock at the claim: what is fetched under it is no older than this."""
     paused: bool = False
     """An operator paused the run: nothing is handed out until it is resumed."""
+    away: int = 0
+    """Requests in the shard's outbox; `pending` counts them too."""
 
 
 class Ack(NamedTuple):
@@ -232,6 +244,8 @@ class RunConfig:
     keep_alive: bool = False
     dedup_scope: str = "run"
     """`run` or `spider`: which requests count as seen."""
+    seen: SeenConfig = field(default_factory=SeenConfig)
+    """How they are remembered."""
     finished_ttl_ms: int = 86_400_000
     """A finished run older than this counts as absent."""
     run_ttl_ms: int = 7 * 86_400_000
@@ -249,6 +263,15 @@ def clock_step_ms(config: RunConfig) -> int:
     return max(1, config.lease_ms // 6)
 
 
+def wrong_shards(made_with: int, wanted: int) -> ConfigError:
+    """The error of a node that wants another number of shards than the run has."""
+    return ConfigError(
+        f"FRONTIER_SHARDS is {wanted}, but this run was made with {made_with}, and the hosts are "
+        f"spread over so many: start with FRONTIER_SHARDS={made_with}, or take another RUN_ID, or "
+        "forget the run and what its job has seen (orbweb reset JOB --seen)"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """Answer of `open`: the state in which the run was found, and its counts."""
@@ -257,6 +280,8 @@ class Opened:
     epoch: str
     """Identity of this incarnation of the run."""
     status: Status
+    laid: bool = True
+    """Every shard has its part of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +311,12 @@ class Status:
     paused: bool = False
     started_at_ms: int = 0
     finished_at_ms: int = 0
+    away: int = 0
+    """Requests on their way to another shard."""
+    version: int = 0
+    """Grows with every request that is queued or sent away, in one shard."""
+    shards: int = 1
+    """Over how many the run is spread."""
     reasons: dict[str, int] = field(default_factory=dict)
     """How many requests ended or were dropped for each reason; `done` counts the good pages."""
 
@@ -306,19 +337,21 @@ class DeadLetter:
 
 
 class Frontier(Protocol):
-    """What a working node does. One run, one shard.
+    """What a working node does in one run.
 
-    Every call is one atomic step: a crash before or after it leaves a request queued, leased,
-    delayed, done or dead, and never in two of these. Every call may be repeated with the same
-    arguments when its answer was lost. All raise `StoreUnavailable` when the store does not answer
-    (the call may have happened) and `RunLost` when the run is no longer there.
+    Every call is one atomic step (one in each shard, where there are several): a crash before or
+    after it leaves a request queued, leased, delayed, done or dead, and never in two of these.
+    Every call may be repeated with the same arguments when its answer was lost. All raise
+    `StoreUnavailable` when the store does not answer (the call may have happened) and `RunLost`
+    when the run is no longer there.
     """
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         """Hand out up to `want` requests whose hosts are allowed now, under the token `node:seq`.
 
         `seq` grows by one for each new claim of a node; a repeated `seq` gives again what that
-        claim got and is still held under its token. Expired leases return to the queue first.
+        claim got and is still held under its token. Expired leases return to the queue first. A
+        frontier of several shards makes a `seq` for each of them out of this one.
         """
 
     async def renew(
@@ -371,8 +404,8 @@ class Frontier(Protocol):
         together.
         """
 
-    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
-        """Take the page to which a redirect leads, so that nobody else fetches it.
+    async def visit(self, id: str, token: str, fingerprint: int, host: str = "") -> bool | None:
+        """Take the page of `host` to which a redirect leads, so that nobody else fetches it.
 
         True: it belongs to this request now, or did in an earlier attempt. False: it was taken
         before. None: the lease is lost. When the request dies, the first link to the page that was
@@ -390,7 +423,10 @@ class RunControl(Protocol):
     """What makes a run, seeds it and ends it. The other half of a node's frontier."""
 
     async def open(self, config: RunConfig) -> Opened:
-        """Make the run or join it. A new run has its seeding pending, so it cannot end early."""
+        """Make the run or join it. A new run has its seeding pending, so it cannot end early.
+
+        Raises `ConfigError` when it remembers seen requests in another way than `config.seen`.
+        """
 
     async def seed_claim(self, node: str, seq: int, lease_ms: int) -> SeedReply:
         """Take over the seeding if nobody holds it; its lease is renewed as that of `SEED_ID`."""
@@ -407,7 +443,46 @@ class RunControl(Protocol):
         """Ask every node of the run to stop, and let a resident run end."""
 
     async def status(self) -> Status:
-        """Exact counts at one instant. Changes nothing."""
+        """Exact counts at one instant. Changes nothing.
+
+        With one exception: of several shards none knows of the end, so who looks marks it.
+        """
 
     async def settled(self) -> bool:
         """Make the state as durable as the server can, and say whether the run is still done."""
+
+
+class ShardControl(Protocol):
+    """What one shard of several offers besides: its part of a run, its outbox, and the end.
+
+    Shard 0 holds the run itself: its state, the seeding, the resident run's `HOLD_ID`. A request
+    for another shard enters the outbox in the step that found it. Any node takes it from there: it
+    delivers, and only then trims; what is delivered twice is a duplicate.
+    """
+
+    async def open_part(self, config: RunConfig, whole: Opened) -> None:
+        """Make this shard's part of a run that was opened in shard 0, or join it.
+
+        Raises `RunLost` when it was there and is no longer, or a later run has taken its place.
+        """
+
+    async def lay(self) -> None:
+        """Note, in shard 0, that every shard has its part: one that is missing is lost now."""
+
+    async def outbox(self, limit: int) -> list[NewRequest]:
+        """The requests that wait longest for being taken to their shards. Changes nothing."""
+
+    async def deliver(self, requests: Sequence[NewRequest]) -> int:
+        """Let requests enter that wait in another shard's outbox; returns how many were new.
+
+        Returns when they cannot be lost any more without the outbox forgetting its trim too.
+        """
+
+    async def trim(self, requests: Sequence[NewRequest]) -> None:
+        """Drop from the outbox what was delivered."""
+
+    async def close(self, version: int) -> bool:
+        """Mark the run done, in shard 0, if this shard is empty and still has that version."""
+
+    async def reopen(self) -> None:
+        """Let a finished run run on, in shard 0: another shard has work."""

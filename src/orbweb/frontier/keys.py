@@ -81,6 +81,14 @@ class ShardKeys:
         """Fingerprints that all runs of a job share (`DEDUP_SCOPE` spider)."""
         return f"{self.tag}:job:{clean(job)}:{generation}:seen"
 
+    def job_items(self, job: str) -> str:
+        """Items that all runs of a job share (`DEDUP_SCOPE` spider)."""
+        return f"{self.tag}:job:{clean(job)}:items"
+
+    def job_quality(self, job: str) -> str:
+        """What finished runs of a job have said of their items."""
+        return f"{self.tag}:job:{clean(job)}:quality"
+
     def run(self, job: str, run: str, epoch: str) -> RunKeys:
         return RunKeys(f"{self.tag}:run:{clean(job)}:{clean(run)}:{epoch}")
 
@@ -92,7 +100,7 @@ class RunKeys:
     base: str
 
     def __getattr__(self, name: str) -> str:
-        if name not in RUN_KEYS:
+        if name not in RUN_KEYS | ITEM_KEYS:
             raise AttributeError(name)
         return f"{self.base}:{name}"
 
@@ -102,9 +110,12 @@ class RunKeys:
 
 RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
-    | {"loads", "homes"}
+    | {"loads", "homes", "left", "outbox"}
     | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
 )
+
+ITEM_KEYS = frozenset({"items", "marks", "failed_items", "quality"})
+"""Keys of a run that no transition reads, see `frontier/items.py`; `collect` removes them."""
 
 
 def split_run_name(name: str) -> tuple[str, str, str]:

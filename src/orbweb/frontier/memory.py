@@ -29,6 +29,7 @@ from orbweb.frontier.base import (
     Signal,
     Status,
     clock_step_ms,
+    wrong_shards,
 )
 from orbweb.frontier.memory_hosts import (
     GRACE_MS,
@@ -39,8 +40,10 @@ from orbweb.frontier.memory_hosts import (
     Weighed,
 )
 from orbweb.frontier.memory_hosts import mark as name_of
+from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import Buried, MemoryShard, Place, Run, Task
 from orbweb.frontier.memory_turns import RIVAL_MS, Turns
+from orbweb.frontier.seen import other_kind
 from orbweb.model.reasons import Reason
 
 SHARD_STEP_MS = 1000
@@ -67,8 +70,12 @@ class Asking:
 class MemoryFrontier:
     """See `Frontier` and `RunControl`. Never suspends: each call is one step for asyncio too."""
 
-    def __init__(self, shard: MemoryShard, job: str = "job", run: str = "") -> None:
+    def __init__(
+        self, shard: MemoryShard, job: str = "job", run: str = "", *, shards: int = 1
+    ) -> None:
+        """`shards`: over how many the run is spread. See `ShardControl`."""
         self.shard = shard
+        self.shards = shards
         self.job = job
         self.run_id = run
         self._base = ""
@@ -81,10 +88,20 @@ class MemoryFrontier:
     def _run(self) -> Run:
         run = self.shard.runs.get(self._base)
         if run is None:
-            raise RunLost(
-                f"run {self.job}/{self.run_id or 'default'} is not in the frontier any more"
-            )
+            raise self._lost()
         return run
+
+    @property
+    def seen(self) -> Seen:
+        """What the run has seen."""
+        return self._run().seen
+
+    def _lost(self) -> RunLost:
+        return RunLost(f"run {self.job}/{self.run_id or 'default'} is not in the frontier any more")
+
+    def attach(self, epoch: str) -> None:
+        """Work on this incarnation of the run without opening it (a node's second connection)."""
+        self._base = self._base_of(epoch)
 
     def _begin(self) -> Run:
         run = self._run()
@@ -98,9 +115,12 @@ class MemoryFrontier:
         self._hosts.pace[run.base] = (run, self._hosts.now)
 
     def _finish(self, run: Run) -> None:
-        if run.state is RunState.RUNNING and not run.tasks:
-            run.state = RunState.DONE
-            run.finished = self._wall
+        if run.shards == 1 and run.state is RunState.RUNNING and not run.tasks:
+            self._mark_done(run)
+
+    def _mark_done(self, run: Run) -> None:
+        run.state = RunState.DONE
+        run.finished = self._wall
 
     def _reopen(self, run: Run) -> None:
         if run.state is RunState.DONE:
@@ -111,33 +131,83 @@ class MemoryFrontier:
         wall = self.shard.now_ms()
         name = (self.job, self.run_id)
         epoch = self.shard.current.get(name, "")
-        found = self.shard.runs.get(self._base_of(epoch))
+        found, old = self.shard.runs.get(self._base_of(epoch)), None
         if (
             found
             and found.state is RunState.DONE
             and wall - found.finished > config.finished_ttl_ms
         ):
-            self.shard.forget(found.base)
-            found = None
+            old, found = found, None
+            wall = max(wall, old.started + 1)
         state = found.state if found else RunState.NEW
         if found is None:
             epoch = self.shard.new_epoch()
-            found = Run(self._base_of(epoch), wall)
+        run = self._join(found, epoch, wall, config)
+        if old:
+            self.shard.forget(old.base)
+        if found is None:
+            run.tasks[SEED_ID] = Task(SEED_ID, 0, None, place=Place.IDLE)
+            run.laid = None if run.shards == 1 else False
+        if config.keep_alive:
+            run.tasks[HOLD_ID] = Task(HOLD_ID, 0, None, place=Place.IDLE)
+            run.seq += 1
+            self._reopen(run)
+        return Opened(state, epoch, self._status(run), run.laid is not False)
+
+    async def open_part(self, config: RunConfig, whole: Opened) -> None:
+        name, started = (self.job, self.run_id), whole.status.started_at_ms
+        found = self.shard.runs.get(self._base_of(self.shard.current.get(name, "")))
+        if found and found.base != self._base_of(whole.epoch):
+            if found.started >= started:
+                raise self._lost()
+            found = None
+        if found is None and whole.laid:
+            raise self._lost()
+        old = self.shard.current.get(name)
+        self._join(found, whole.epoch, started, config)
+        if old not in (None, whole.epoch):
+            self.shard.forget(self._base_of(old))
+
+    def _join(self, found: Run | None, epoch: str, started: int, config: RunConfig) -> Run:
+        """Make the run in this shard if it is not `found`, and take its settings from `config`."""
+        self._check_kind(found, config)
+        spider_wide = config.dedup_scope == "spider"
+        known = self.shard.job_shards.get(self.job) if spider_wide else None
+        spread_over = found.shards if found else known
+        if spread_over is not None and spread_over != self.shards:
+            raise wrong_shards(spread_over, self.shards)
+        if found is None:
+            found = Run(self._base_of(epoch), started)
+            found.shards = self.shards
             self.shard.runs[found.base] = found
         found.config = config
-        spider_wide = config.dedup_scope == "spider"
-        found.seen = (
-            self.shard.job_seen.setdefault(self.job, set()) if spider_wide else found.own_seen
-        )
+        found.seen = self._open_seen(found, config, self.shard.now_ms())
+        if spider_wide:
+            self.shard.job_shards[self.job] = self.shards
         found.stopping = False
-        self.shard.current[name] = epoch
+        self.shard.current[self.job, self.run_id] = epoch
         self._base = found.base
-        self._begin()
-        self._speak(found)
-        if config.keep_alive:
-            found.tasks[HOLD_ID] = Task(HOLD_ID, 0, None, place=Place.IDLE)
-            self._reopen(found)
-        return Opened(state, epoch, self._status(found))
+        run = self._begin()
+        self._speak(run)
+        return run
+
+    def _check_kind(self, run: Run | None, config: RunConfig) -> None:
+        wanted, shared = config.seen.kind, self.shard.job_seen.get(self.job)
+        if run and run.config.seen.kind is not wanted:
+            raise other_kind("run", self.job, run.config.seen.kind, wanted)
+        if config.dedup_scope != "spider" or shared is None:
+            return
+        if shared.config.kind is not wanted:
+            raise other_kind("job", self.job, shared.config.kind, wanted)
+
+    def _open_seen(self, run: Run, config: RunConfig, wall: int) -> Seen:
+        if config.dedup_scope == "spider":
+            if self.job not in self.shard.job_seen:
+                self.shard.job_seen[self.job] = Seen(config.seen, wall)
+            return self.shard.job_seen[self.job]
+        if run.own_seen is None:
+            run.own_seen = Seen(config.seen, wall)
+        return run.own_seen
 
     def _base_of(self, epoch: str) -> str:
         return f"{self.job}:{self.run_id}:{epoch}"
@@ -152,21 +222,40 @@ class MemoryFrontier:
             run.ready.set(task.host, self._hosts.now)
 
     def _push(self, run: Run, request: NewRequest) -> bool:
-        id, host, priority, fingerprint, payload = request
+        if request.shard is not None:
+            return self._send(run, request)
+        id, host, priority, fingerprint, payload, sure, _ = request
         if (fingerprint is not None and not self._is_free(run, request)) or id in run.tasks:
             run.reasons[Reason.DUPLICATE_REQUEST] += 1
             return False
         task = Task(host, priority, payload)
         run.tasks[id] = task
         self._enqueue(run, id, task)
-        if fingerprint is not None:
-            run.seen.add(fingerprint)
+        if fingerprint is not None and not self._is_seen(run, request):
+            run.seen.put(fingerprint, host, sure=sure)
         return True
+
+    def _is_seen(self, run: Run, request: NewRequest) -> bool:
+        mark = request.fingerprint
+        return mark is not None and run.seen.has(mark, request.host, self._wall, sure=request.sure)
+
+    def _in_order(self, requests: Sequence[NewRequest]) -> Sequence[NewRequest]:
+        """Those of other shards go to the outbox after the rest has entered."""
+        if self.shards == 1:
+            return requests
+        return sorted(requests, key=lambda request: request.shard is not None)
+
+    def _send(self, run: Run, request: NewRequest) -> bool:
+        """Put a request of another shard into the outbox. Never counted as new here."""
+        if request not in run.outbox:
+            run.seq += 1
+            run.outbox[request] = run.seq
+        return False
 
     def _is_free(self, run: Run, request: NewRequest) -> bool:
         """Whether a page may enter. See `is_free` in `shard.lua`."""
         fingerprint = request.fingerprint
-        if fingerprint is None or fingerprint not in run.seen:
+        if fingerprint is None or not self._is_seen(run, request):
             return True
         owner = run.visited.get(fingerprint)
         if owner is None:
@@ -241,6 +330,8 @@ class MemoryFrontier:
 
     def _contenders(self, run: Run, host: str, gap: float) -> int:
         """Other runs that want the host."""
+        if not any(True for _ in self._hosts.others(run)):
+            return 0
         since = self._hosts.now - RIVAL_MS - 2 * gap
         waiting = self._hosts.waiting.get(host, {})
         return sum(at >= since and base != run.base for base, at in waiting.items())
@@ -403,7 +494,14 @@ class MemoryFrontier:
         if seq > last and asking.wanted > 0:
             wait = self._wait_ms(run, asking)
         return Claim(
-            tuple(asking.leases), run.state, len(run.tasks), wait, run.stopping, run.paused
+            tuple(asking.leases),
+            run.state,
+            run.pending,
+            wait,
+            run.stopping,
+            paused=run.paused,
+            away=len(run.outbox),
+            at_ms=self._wall,
         )
 
     def _lease(self, run: Run, id: str, token: str, start_ms: int, mark: int) -> Lease:
@@ -478,7 +576,7 @@ class MemoryFrontier:
             if task is None:
                 run.counters["fenced"] += 1
                 continue
-            for child in ack.children:
+            for child in self._in_order(ack.children):
                 self._push(run, child)
             self._end_visits(run, ack.id, died=bool(ack.error))
             self._forget(run, ack.id)
@@ -503,7 +601,7 @@ class MemoryFrontier:
         by, last = run.emitted.get(id, ("", 0))
         last = last if by == token else 0
         if step == last + 1:
-            for child in children:
+            for child in self._in_order(children):
                 self._push(run, child)
             run.emitted[id] = (token, step)
         return step <= last + 1
@@ -579,11 +677,12 @@ class MemoryFrontier:
         for host, ms in pauses:
             self._hosts.hold_off(host, ms)
 
-    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
+    async def visit(self, id: str, token: str, fingerprint: int, host: str = "") -> bool | None:
         run = self._begin()
         if not self._owned(run, id, token):
             return None
-        if fingerprint in run.seen:
+        seen = run.seen.has(fingerprint, host, self._wall)
+        if seen:
             owner = run.visited.get(fingerprint)
             if owner is None or (owner != id and owner in run.tasks):
                 return False
@@ -591,7 +690,8 @@ class MemoryFrontier:
         if fingerprint not in visits:
             visits.append(fingerprint)
         run.visited[fingerprint] = id
-        run.seen.add(fingerprint)
+        if not seen:
+            run.seen.put(fingerprint, host)
         return True
 
     async def recover(self) -> int:
@@ -624,7 +724,7 @@ class MemoryFrontier:
         if batch != run.cursor + 1:
             code = SeedCode.DUPLICATE if batch <= run.cursor else SeedCode.GAP
             return SeedReply(code, run.cursor)
-        added = sum(self._push(run, request) for request in requests)
+        added = sum(self._push(run, request) for request in self._in_order(requests))
         run.cursor = batch
         if final:
             self._forget(run, SEED_ID)
@@ -634,8 +734,9 @@ class MemoryFrontier:
 
     async def add(self, requests: Sequence[NewRequest]) -> int:
         run = self._begin()
-        added = sum(self._push(run, request) for request in requests)
-        if added:
+        version = run.seq
+        added = sum(self._push(run, request) for request in self._in_order(requests))
+        if run.seq > version:
             self._reopen(run)
         self._finish(run)
         return added
@@ -676,7 +777,7 @@ class MemoryFrontier:
         seed = run.tasks.get(SEED_ID)
         return Status(
             state=run.state,
-            pending=len(run.tasks),
+            pending=run.pending,
             queued=len(run.tasks) - len(run.deadline) - len(run.delayed) - idle,
             leased=len(run.deadline) - (seed is not None and seed.place is Place.LEASED),
             delayed=len(run.delayed),
@@ -694,8 +795,42 @@ class MemoryFrontier:
             paused=run.paused,
             started_at_ms=run.started,
             finished_at_ms=run.finished,
+            away=len(run.outbox),
+            version=run.seq,
+            shards=run.shards,
             reasons=dict(run.reasons),
         )
 
     async def settled(self) -> bool:
         return (await self.status()).state is RunState.DONE
+
+    # -- one shard of several; see `ShardControl`
+
+    async def lay(self) -> None:
+        self._begin().laid = True
+
+    async def outbox(self, limit: int) -> list[NewRequest]:
+        return sorted(self._run().outbox, key=self._run().outbox.__getitem__)[:limit]
+
+    async def deliver(self, requests: Sequence[NewRequest]) -> int:
+        run = self._begin()
+        added = sum(self._push(run, request._replace(shard=None)) for request in requests)
+        if added:
+            self._reopen(run)
+        self._finish(run)
+        return added
+
+    async def trim(self, requests: Sequence[NewRequest]) -> None:
+        run = self._begin()
+        for request in requests:
+            run.outbox.pop(request, None)
+        self._finish(run)
+
+    async def close(self, version: int) -> bool:
+        run = self._begin()
+        if run.state is RunState.RUNNING and run.seq == version and not run.pending:
+            self._mark_done(run)
+        return run.state is RunState.DONE
+
+    async def reopen(self) -> None:
+        self._reopen(self._begin())

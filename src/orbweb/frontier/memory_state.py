@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from orbweb.frontier.base import SEED_ID, NewRequest, RunConfig, RunState, new_epoch
+from orbweb.frontier.base import NewRequest, RunConfig, RunState, new_epoch
 from orbweb.frontier.memory_hosts import NO_LIMIT, Hosts
+from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_timed import Clock, TimedSet
 
 
@@ -54,7 +55,7 @@ class Run:
         self.state = RunState.RUNNING
         self.clock = Clock()
         self.config = RunConfig()
-        self.tasks: dict[str, Task] = {SEED_ID: Task(SEED_ID, 0, None, place=Place.IDLE)}
+        self.tasks: dict[str, Task] = {}
         self.queues: dict[str, list[tuple[int, int, str]]] = {}
         self.ready = TimedSet()
         self.delayed = TimedSet()
@@ -75,14 +76,22 @@ class Run:
         self.dead: dict[str, Buried] = {}
         self.reasons: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
-        self.own_seen: set[int] = set()
-        self.seen = self.own_seen
+        self.own_seen: Seen | None = None
+        self.seen = Seen(self.config.seen)
+        self.outbox: dict[NewRequest, int] = {}
+        self.shards = 1
+        self.laid: bool | None = None
+        """Whether every shard has its part; None where there are no others."""
         self.seq = 0
         self.cursor = 0
         self.stopping = False
         self.paused = False
         self.started = wall
         self.finished = 0
+
+    @property
+    def pending(self) -> int:
+        return len(self.tasks) + len(self.outbox)
 
     @property
     def delay(self) -> int:
@@ -107,9 +116,11 @@ class MemoryShard:
     """By base."""
     current: dict[tuple[str, str], str] = field(default_factory=dict)
     """(job, run) to epoch."""
-    job_seen: dict[str, set[int]] = field(default_factory=dict)
+    job_seen: dict[str, Seen] = field(default_factory=dict)
+    job_shards: dict[str, int] = field(default_factory=dict)
+    """Over how many shards that is spread."""
 
     def forget(self, base: str) -> None:
         """Take a run out of use."""
-        del self.runs[base]
+        self.runs.pop(base, None)
         self.hosts.pace.pop(base, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.keys import ShardKeys
+from orbweb.frontier.routes import shard_of
 from orbweb.frontier.valkey import ScriptCaller, Word
 
 UNTOUCHED = "="
@@ -46,14 +47,34 @@ class AuditLine:
 class OperatorStore:
     """The shards of a prefix as operators use them. All calls may raise `StoreUnavailable`."""
 
-    def __init__(self, client: Redis, prefix: str, now: int | None = None) -> None:
-        self.client = client
-        self.caller = ScriptCaller(client, now)
-        self.shards = (ShardKeys(prefix),)
+    def __init__(
+        self,
+        client_of: Callable[[int], Redis],
+        prefix: str,
+        now: int | None = None,
+        *,
+        shards: int = 1,
+    ) -> None:
+        """`client_of` gives the client for each of so many shards."""
+        self.shards = tuple(ShardKeys(prefix, number) for number in range(shards))
+        self._callers = [ScriptCaller(client_of(number), now) for number in range(shards)]
 
     def shard(self, host: str) -> ShardKeys:
         """The shard in which all that concerns a host lies."""
-        return self.shards[0]
+        return self.shards[shard_of(host, len(self.shards))]
+
+    def caller(self, shard: ShardKeys) -> ScriptCaller:
+        """Calls transitions on the server of a shard."""
+        return self._callers[shard.shard]
+
+    def client(self, shard: ShardKeys) -> Redis:
+        """A client for the server of a shard."""
+        return self.caller(shard).client
+
+    def turn(self, now_ms: int) -> None:
+        """Set the clock, for tests that turn it."""
+        for caller in self._callers:
+            caller.time = now_ms
 
     async def read(self, call: Any) -> Any:
         """The answer of a plain command."""
@@ -64,9 +85,10 @@ class OperatorStore:
 
     async def now_ms(self) -> int:
         """The server's clock."""
-        if self.caller.time != "":
-            return int(self.caller.time)
-        seconds, micros = await self.read(self.client.time())
+        first = self._callers[0]
+        if first.time != "":
+            return int(first.time)
+        seconds, micros = await self.read(first.client.time())
         return int(seconds * 1000 + micros // 1000)
 
     async def steer(
@@ -81,8 +103,9 @@ class OperatorStore:
         when that has changed since; nothing was done then.
         """
         words = [word for pair in fields.items() for word in pair]
-        done, *_ = await self.caller.call(
-            "steer", (self.shard(line.host).tag,), (line.host, *entry, line.pack(), *words)
+        shard = self.shard(line.host)
+        done, *_ = await self.caller(shard).call(
+            "steer", (shard.tag,), (line.host, *entry, line.pack(), *words)
         )
         if not done:
             raise ConfigError(
@@ -94,7 +117,7 @@ class OperatorStore:
         """What was done, the latest first; at most the last 10,000 acts of a shard."""
         lines = []
         for shard in self.shards if host is None else (self.shard(host),):
-            for text in await self.read(self.client.lrange(shard.audit, 0, -1)):
+            for text in await self.read(self.client(shard).lrange(shard.audit, 0, -1)):
                 line = AuditLine(**json.loads(text))
                 if host in (None, line.host):
                     lines.append(line)

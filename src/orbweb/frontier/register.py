@@ -38,7 +38,7 @@ class RateRegister:
         for shard in self._store.shards:
             cursor = -1
             while cursor != 0:
-                scan = self._store.client.hscan(shard.rates, max(0, cursor), count=PAGE)
+                scan = self._store.client(shard).hscan(shard.rates, max(0, cursor), count=PAGE)
                 cursor, page = await self._store.read(scan)
                 found.update((name.decode(), unpack(text)) for name, text in page.items())
         return [found[name] for name in sorted(found)]
@@ -103,8 +103,8 @@ class RateRegister:
         return RateChange(before, after, at_ms)
 
     async def _stored(self, host: str) -> bytes:
-        store = self._store
-        text = await store.read(store.client.hget(store.shard(host).rates, host))
+        store, shard = self._store, self._store.shard(host)
+        text = await store.read(store.client(shard).hget(shard.rates, host))
         return text or b""
 
 

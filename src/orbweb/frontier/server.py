@@ -38,6 +38,10 @@ class ServerFacts:
     append_fsync: str
     used_memory: int
     max_memory: int
+    clustered: bool = False
+    """It is one of the servers of a cluster."""
+    replicas: int = 0
+    """Servers that copy it and are connected to it."""
 
 
 def connect(url: str, timeout_seconds: float) -> Redis:
@@ -143,6 +147,8 @@ async def read_facts(client: Redis, url: str) -> ServerFacts:
         append_fsync=await _config(client, "appendfsync"),
         used_memory=int(info.get("used_memory", 0)),
         max_memory=int(info.get("maxmemory", 0)),
+        clustered=bool(int(info.get("cluster_enabled", 0))),
+        replicas=int(info.get("connected_slaves", 0)),
     )
 
 

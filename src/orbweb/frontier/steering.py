@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
@@ -42,13 +42,21 @@ class HostAdmin:
     Every act holds for all jobs and nodes, stands in the trail in the same step, and acts at once.
     """
 
-    def __init__(self, client: Redis, prefix: str, now: int | None = None) -> None:
-        self._store = OperatorStore(client, prefix, now)
+    def __init__(
+        self,
+        client_of: Callable[[int], Redis],
+        prefix: str,
+        now: int | None = None,
+        *,
+        shards: int = 1,
+    ) -> None:
+        """`client_of` gives the client for each of so many shards."""
+        self._store = OperatorStore(client_of, prefix, now, shards=shards)
         self.rates = RateRegister(self._store)
 
     def turn(self, now_ms: int) -> None:
         """Set the clock, for tests that turn it."""
-        self._store.caller.time = now_ms
+        self._store.turn(now_ms)
 
     async def hosts(
         self, sort: Sort = Sort.BACKLOG, most: int = 20, job: str | None = None
@@ -61,7 +69,7 @@ class HostAdmin:
         total, rows = 0, list[HostRow]()
         for shard in self._store.shards:
             runs = await self._living(shard, job)
-            table = HostTable(self._store.caller, shard)
+            table = HostTable(self._store.caller(shard), shard)
             more, found = await table.top(runs, sort, most, everywhere=job is None)
             total, rows = total + more, rows + found
         rows.sort(key=lambda row: (-row.weight(sort), row.host.name))
@@ -78,7 +86,7 @@ class HostAdmin:
         for shard in self._store.shards:
             names = [host for host in hosts if self._store.shard(host) == shard]
             runs = await self._living(shard) if names else []
-            table = HostTable(self._store.caller, shard)
+            table = HostTable(self._store.caller(shard), shard)
             found = await table.rows(runs, names, Others(Counter(), Counter()))
             rows.update(zip(names, found, strict=True))
         return [rows[host] for host in hosts]
@@ -88,8 +96,8 @@ class HostAdmin:
         row = await self.look(host)
         if row.waiting or row.host.slots:
             return True
-        key = self._store.shard(host).host(host)
-        remembered = await self._store.read(self._store.client.exists(key))
+        shard = self._store.shard(host)
+        remembered = await self._store.read(self._store.client(shard).exists(shard.host(host)))
         return bool(remembered) or await self.rates.find(host) is not None
 
     async def limit(
@@ -183,7 +191,7 @@ class HostAdmin:
         )
         before: Pause | None = None
         for shard in self._store.shards:
-            ends, by, why = await self._store.caller.call(
+            ends, by, why = await self._store.caller(shard).call(
                 "pause",
                 (shard.tag, shard.run(job, run, epoch).base),
                 (str(after.until_ms) if after else "", *author, line.pack()),
@@ -195,12 +203,12 @@ class HostAdmin:
     async def _living(self, shard: ShardKeys, job: str | None = None) -> list[tuple[str, str, str]]:
         """Job, run and base of the runs that have not ended."""
         runs = []
-        current = await self._store.read(self._store.client.hgetall(shard.current))
+        current = await self._store.read(self._store.client(shard).hgetall(shard.current))
         for name, epoch in current.items():
             its_job, run, _ = split_run_name(f"{name.decode()}:{epoch.decode()}")
             if job in (None, its_job):
                 runs.append((its_job, run, shard.run(its_job, run, epoch.decode()).base))
-        rules, _ = await HostTable(self._store.caller, shard).look(runs, ())
+        rules, _ = await HostTable(self._store.caller(shard), shard).look(runs, ())
         return [run for run, its in zip(runs, rules, strict=True) if not its.done]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from redis.asyncio import Redis
 from redis.exceptions import (
+    AskError,
     BusyLoadingError,
     ClusterDownError,
     ConnectionError,
@@ -42,10 +44,13 @@ from orbweb.frontier.base import (
     Status,
     clock_step_ms,
     new_epoch,
+    wrong_shards,
 )
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean
 from orbweb.frontier.scripts import Script, script
+from orbweb.frontier.seen import SeenConfig, SeenKind, other_kind
 from orbweb.frontier.server import refuses_us
+from orbweb.log import event, get_logger
 
 Word = bytes | str | int
 
@@ -57,9 +62,13 @@ UNAVAILABLE = (
     BusyLoadingError,
     ReadOnlyError,
     TryAgainError,
+    AskError,
     OSError,
 )
+log = get_logger("orbweb.frontier")
 TAKES_NO_WRITES = (OutOfMemoryError, ClusterDownError, MasterDownError)
+REPLICA_MS = 500
+"""How long a replica may take for the last writes."""
 REFUSALS = ("OOM", "MISCONF", "NOREPLICAS", "BUSY")
 """How the server's other refusals begin: its disk, its replicas, somebody else's long script."""
 
@@ -71,15 +80,20 @@ class ScriptCaller:
         self.client = client
         self.time: Word = "" if now is None else now
         """Tests set this to turn the clock; empty is the server's own."""
-        self.scripts: dict[str, Script] = {}
-        """Replaces transitions, for tests that break them on purpose."""
+        self.scripts: dict[tuple[str, str], Script] = {}
+        """Replaces transitions of a kind, for tests that break them on purpose."""
 
     async def execute(self, *words: Word) -> Any:
         return await self.client.execute_command(*words)  # type: ignore[no-untyped-call]
 
-    async def call(self, name: str, keys: Sequence[str], args: Iterable[Word]) -> Any:
-        """Run one transition. Raises `StoreUnavailable` when it is unknown whether it happened."""
-        wanted = self.scripts.get(name) or script(name)
+    async def call(
+        self, name: str, keys: Sequence[str], args: Iterable[Word], kind: str = SeenKind.EXACT
+    ) -> Any:
+        """Run one transition. Raises `StoreUnavailable` when it is unknown whether it happened.
+
+        `kind` says how seen requests are remembered; it matters for those in `SEEING`.
+        """
+        wanted = self.scripts.get((name, kind)) or script(name, kind)
         words = (len(keys), *keys, self.time, *args)
         try:
             try:
@@ -88,6 +102,22 @@ class ScriptCaller:
                 return await self.execute("EVAL", wanted.source, *words)
         except (RedisError, OSError) as error:
             raise self._refused(name, error) from error
+
+    async def replicated(self, keys: Sequence[str]) -> bool:
+        """Wait until a replica has all that was written before; False when that takes too long.
+
+        WAIT speaks of what its own connection has written, so a write that changes nothing but the
+        clocks goes before it.
+        """
+        tick = script("hold_off")
+        try:
+            async with self.client.pipeline(transaction=False) as pipe:
+                pipe.execute_command("EVAL", tick.source, len(keys), *keys, self.time)
+                pipe.execute_command("WAIT", 1, REPLICA_MS)
+                _, copies = await pipe.execute()
+        except (RedisError, OSError) as error:
+            raise self._refused("wait", error) from error
+        return int(copies) > 0
 
     def _refused(self, name: str, error: Exception) -> Exception:
         text = str(error)
@@ -105,12 +135,56 @@ class ScriptCaller:
         return error
 
 
-def request_words(requests: Sequence[NewRequest]) -> Iterable[Word]:
-    """Five words a request, as `push_argv` in `shard.lua` reads them."""
-    for id, host, priority, fingerprint, payload in requests:
+def request_words(requests: Sequence[NewRequest], kind: SeenKind) -> Iterable[Word]:
+    """Five words a request, as `push_argv` in `push.lua` reads them."""
+    errs = kind.errs
+    for id, host, priority, fingerprint, payload, sure, _ in requests:
         if not -PRIORITY_LIMIT <= priority <= PRIORITY_LIMIT:
             raise ValueError(f"priority {priority} of {id} is not within ±{PRIORITY_LIMIT}")
-        yield from (id, host, int(priority), "" if fingerprint is None else fingerprint, payload)
+        mark: Word = "" if fingerprint is None else fingerprint
+        if sure and errs and fingerprint is not None:
+            mark = f"={fingerprint}"
+        yield from (id, host, int(priority), mark, payload)
+
+
+def pack_row(request: NewRequest) -> bytes:
+    """A request of another shard as one word of the outbox."""
+    if request.shard is None or request.fingerprint is None:
+        raise ValueError(f"{request.id} cannot go to another shard without a fingerprint")
+    head = (
+        request.shard,
+        request.id,
+        request.host,
+        request.priority,
+        request.fingerprint,
+        int(request.sure),
+        "",
+    )
+    payload: bytes = request.payload
+    return "\n".join(map(str, head)).encode() + payload
+
+
+def unpack_row(row: bytes) -> NewRequest:
+    """See `pack_row`."""
+    shard, id, host, priority, fingerprint, sure, payload = row.split(b"\n", 6)
+    return NewRequest(
+        id.decode(),
+        host.decode(),
+        int(priority),
+        int(fingerprint),
+        payload,
+        sure == b"1",
+        int(shard),
+    )
+
+
+def entering(requests: Sequence[NewRequest], kind: SeenKind) -> tuple[int, int, list[Word]]:
+    """How many requests are of this shard, how many of others, and the words of all."""
+    here = [request for request in requests if request.shard is None]
+    words: list[Word] = list(request_words(here, kind))
+    if len(here) < len(requests):
+        words += (pack_row(request) for request in requests if request.shard is not None)
+    return len(here), len(requests) - len(here), words
 
 
 def policy_words(config: RunConfig) -> str:
@@ -157,61 +231,149 @@ class ValkeyFrontier:
         job: str,
         run: str = "",
         shard: int = 0,
+        shards: int = 1,
+        replicated: bool = False,
         now: int | None = None,
         revive: Callable[[], Awaitable[None]] | None = None,
         new_epoch: Callable[[], str] = new_epoch,
     ) -> None:
-        """`revive` starts the server again if it is ours to start; `recover` calls it first."""
+        """`replicated`: a replica may take the place of the shard's server, and of no other's.
+
+        What must not be lost then waits until a replica has it. `revive` starts the server again
+        if it is ours to start; `recover` calls it first.
+        """
         self.caller = ScriptCaller(client, now)
         self._revive = revive
         self._new_epoch = new_epoch
         self.shard = ShardKeys(prefix, shard)
+        self.shards = shards
+        self.replicated = replicated
         self.job = job
         self.run_id = run
+        self.epoch = ""
         self.run: RunKeys | None = None
+        self._kind: SeenKind | None = None
         self._server = b""
+        self._alone = True
+        """No replica was connected when it was last asked."""
 
     @property
     def client(self) -> Redis:
         return self.caller.client
 
     async def _call(self, name: str, *args: Word) -> Any:
+        return await self.caller.call(name, self._keys(name), args)
+
+    def _keys(self, name: str = "a call") -> tuple[str, str]:
         if self.run is None:
             raise RunLost(f"{name} was called before the run was opened")
-        return await self.caller.call(name, (self.shard.tag, self.run.base), args)
+        return self.shard.tag, self.run.base
+
+    async def _call_seeing(self, name: str, kind: SeenKind, *args: Word) -> Any:
+        if self.run is None:
+            raise RunLost(f"{name} was called before the run was opened")
+        return await self.caller.call(name, (self.shard.tag, self.run.base), args, kind)
+
+    async def kind(self) -> SeenKind:
+        """How the run remembers seen requests; asked of the store when the run was not opened."""
+        if self._kind is None:
+            if self.run is None:
+                raise RunLost("the run was not opened")
+            try:
+                found = await self.caller.execute("HGET", self.run.meta, "kind")
+            except (RedisError, OSError) as error:
+                raise StoreUnavailable(f"kind: {error}") from error
+            if found is None:
+                raise RunLost(f"there is no run {self.run.base} in the store")
+            self._kind = SeenKind(found.decode())
+        return self._kind
+
+    async def seen_base(self) -> str:
+        """The key of what the run has seen; empty when the run is gone."""
+        if self.run is None:
+            return ""
+        try:
+            found = await self.caller.execute("HGET", self.run.meta, "seen")
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"seen: {error}") from error
+        return found.decode() if found else ""
 
     async def open(self, config: RunConfig) -> Opened:
-        state, epoch = await self.caller.call(
-            "open",
-            (self.shard.tag,),
-            (
-                clean(self.job),
-                clean(self.run_id),
-                self._new_epoch(),
-                config.finished_ttl_ms,
-                config.run_ttl_ms if self.run_id else 0,
-                int(config.keep_alive),
-                config.dedup_scope,
-                config.host_concurrency,
-                config.host_delay_ms,
-                config.fetch_timeout_ms,
-                clock_step_ms(config),
-                config.max_retries,
-                config.max_deliveries,
-                policy_words(config),
-            ),
+        answer = await self._open(config, self._new_epoch(), config.keep_alive)
+        state, _, laid, _ = answer
+        return Opened(RunState(state.decode()), self.epoch, await self.status(), bool(laid))
+
+    async def open_part(self, config: RunConfig, whole: Opened) -> None:
+        part = (whole.status.started_at_ms, int(not whole.laid))
+        await self._open(config, whole.epoch, False, part)
+
+    async def _open(
+        self, config: RunConfig, epoch: str, hold: bool, part: tuple[Word, Word] = ("", 0)
+    ) -> Sequence[Any]:
+        seen, first = config.seen, config.seen.layers()[0]
+        words: tuple[Word, ...] = (
+            clean(self.job),
+            clean(self.run_id),
+            epoch,
+            config.finished_ttl_ms,
+            config.run_ttl_ms if self.run_id else 0,
+            int(hold),
+            config.dedup_scope,
+            config.host_concurrency,
+            config.host_delay_ms,
+            config.fetch_timeout_ms,
+            clock_step_ms(config),
+            config.max_retries,
+            config.max_deliveries,
+            policy_words(config),
+            seen.kind,
+            seen.plan(),
+            first.size,
+            first.capacity,
+            seen.generation_ms,
+            self.shards,
+            *part,
         )
-        self.attach(epoch.decode())
+        answer: Sequence[Any] = await self.caller.call("open", (self.shard.tag,), words)
+        self._raise_refused(answer, seen)
+        self.attach(answer[1].decode())
+        self._kind = seen.kind
         self._server = await self._server_id()
-        return Opened(RunState(state.decode()), epoch.decode(), await self.status())
+        if (plan := answer[3].decode()) != seen.plan():
+            event(
+                log,
+                "dedup_plan_kept",
+                level=logging.WARNING,
+                job=self.job,
+                kind=str(seen.kind),
+                kept=plan,
+                settings=seen.plan(),
+            )
+        return answer
+
+    def _raise_refused(self, answer: Sequence[Any], seen: SeenConfig) -> None:
+        """The error that an `open` which did nothing stands for."""
+        code = answer[0].decode()
+        if code == "shards":
+            raise wrong_shards(int(answer[1]), self.shards)
+        if code == "kind":
+            raise other_kind(answer[1].decode(), self.job, answer[2].decode(), seen.kind)
+        if code == "module":
+            raise ConfigError(
+                f"DEDUP_FILTER is {seen.kind}, but this server refuses BF.RESERVE "
+                f"({answer[1].decode()}). Right would be a server with the module (valkey-bloom, "
+                "RedisBloom), or DEDUP_FILTER = compact, which needs none and can forget"
+            )
 
     def attach(self, epoch: str) -> None:
         """Work on this incarnation of the run without opening it (a node's second connection)."""
+        self.epoch = epoch
         self.run = self.shard.run(self.job, self.run_id, epoch)
+        self._kind = None
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         answer = await self._call("claim", node, seq, want, lease_ms)
-        _, state, pending, wait, stopping, paused = answer[:6]
+        _, state, pending, wait, stopping, paused, away, wall = answer[:8]
         token = f"{node}:{seq}"
         leases = tuple(
             parse_body(
@@ -222,9 +384,18 @@ class ValkeyFrontier:
                 answer[i + 3],
                 int(answer[i + 4]),
             )
-            for i in range(6, len(answer), 5)
+            for i in range(8, len(answer), 5)
         )
-        return Claim(leases, RunState(state.decode()), pending, wait, bool(stopping), bool(paused))
+        return Claim(
+            leases,
+            RunState(state.decode()),
+            pending,
+            wait,
+            bool(stopping),
+            paused=bool(paused),
+            away=away,
+            at_ms=int(wall),
+        )
 
     async def renew(
         self, node: str, lease_ms: int, held: Sequence[Held], beat: bytes = b""
@@ -237,18 +408,20 @@ class ValkeyFrontier:
         await self._call("fetched", *(word for pair in held for word in pair))
 
     async def ack(self, acks: Sequence[Ack]) -> list[bool]:
+        kind = await self.kind()
         words: list[Word] = []
         for ack in acks:
             words += (ack.id, ack.token, str(ack.reason), ack.items, ack.error, ack.emitted)
-            words += (len(ack.children), len(ack.skipped))
-            words += request_words(ack.children)
+            here, others, children = entering(ack.children, kind)
+            words += (here, others, len(ack.skipped), *children)
             for reason, number in ack.skipped:
                 words += (str(reason), number)
-        return [bool(flag) for flag in await self._call("ack", *words)]
+        return [bool(flag) for flag in await self._call_seeing("ack", kind, *words)]
 
     async def emit(self, id: str, token: str, step: int, children: Sequence[NewRequest]) -> bool:
-        words = request_words(children)
-        return bool(await self._call("emit", id, token, step, len(children), *words))
+        kind = await self.kind()
+        here, others, words = entering(children, kind)
+        return bool(await self._call_seeing("emit", kind, id, token, step, here, others, *words))
 
     async def nack(self, nacks: Sequence[Nack]) -> list[NackResult]:
         words: list[Word] = []
@@ -276,8 +449,9 @@ class ValkeyFrontier:
     async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
         await self._call("hold_off", *(word for pause in pauses for word in pause))
 
-    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
-        code = await self._call("visit", id, token, fingerprint)
+    async def visit(self, id: str, token: str, fingerprint: int, host: str = "") -> bool | None:
+        kind = await self.kind()
+        code = await self._call_seeing("visit", kind, id, token, fingerprint, host)
         return None if code < 0 else bool(code)
 
     async def recover(self) -> int:
@@ -306,13 +480,17 @@ class ValkeyFrontier:
     async def seed_push(
         self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
     ) -> SeedReply:
-        code, cursor, added = await self._call(
-            "seed_push", token, batch, int(final), len(requests), *request_words(requests)
+        kind = await self.kind()
+        here, others, words = entering(requests, kind)
+        code, cursor, added = await self._call_seeing(
+            "seed_push", kind, token, batch, int(final), here, others, *words
         )
         return SeedReply(SeedCode(code.decode()), cursor, "", added)
 
     async def add(self, requests: Sequence[NewRequest]) -> int:
-        return int(await self._call("add", len(requests), *request_words(requests)))
+        kind = await self.kind()
+        here, others, words = entering(requests, kind)
+        return int(await self._call_seeing("add", kind, here, others, *words))
 
     async def redrive(self, ids: Sequence[str], *, drop: bool = False) -> int:
         """Let dead letters return to their queues, or drop them; returns how many were found."""
@@ -332,14 +510,55 @@ class ValkeyFrontier:
             pass
         except (*UNAVAILABLE, RedisError) as error:
             raise StoreUnavailable(f"waitaof: {error}") from error
+        await self._replicate()
         return (await self.status()).state is RunState.DONE
 
+    # -- one shard of several; see `ShardControl`
+
+    async def lay(self) -> None:
+        await self._call("lay")
+
+    async def outbox(self, limit: int) -> list[NewRequest]:
+        return [unpack_row(row) for row in await self._call("outbox", limit)]
+
+    async def deliver(self, requests: Sequence[NewRequest]) -> int:
+        kind = await self.kind()
+        words = request_words(requests, kind)
+        added = int(await self._call_seeing("deliver", kind, len(requests), *words))
+        await self._replicate()
+        return added
+
+    async def trim(self, requests: Sequence[NewRequest]) -> None:
+        await self._call("trim", *map(pack_row, requests))
+
+    async def close(self, version: int) -> bool:
+        return bool(await self._call("close", version))
+
+    async def reopen(self) -> None:
+        await self._call("reopen")
+
+    async def _replicate(self) -> None:
+        """Return when a replica has what was written, if there is one that could take over."""
+        if not self.replicated or (self._alone and not await self._has_replica()):
+            return  # WAIT would wait in vain
+        if await self.caller.replicated(self._keys()):
+            return
+        if await self._has_replica():
+            raise StoreUnavailable("no replica has taken the last writes yet")
+
+    async def _has_replica(self) -> bool:
+        replicas = (await self._info("replication")).get("connected_slaves")
+        self._alone = not replicas
+        return not self._alone
+
     async def _server_id(self) -> bytes:
+        return str((await self._info("server"))["run_id"]).encode()
+
+    async def _info(self, section: str) -> dict[str, Any]:
         try:
-            info = await self.client.info("server")
+            return await self.client.info(section)
         except (*UNAVAILABLE, RedisError) as error:
             raise StoreUnavailable(f"info: {error}") from error
-        return str(info["run_id"]).encode()
 
 
 def parse_status(answer: Sequence[Any]) -> Status:
@@ -349,11 +568,12 @@ def parse_status(answer: Sequence[Any]) -> Status:
         1:12
     ]
     seeding, seeder, hold, stopping, paused, started, finished = answer[12:19]
+    away, version, shards = answer[19:22]
     idle_seed = seeding - seeder
     return Status(
         state=state,
         pending=pending,
-        queued=pending - leased - delayed - hold - idle_seed,
+        queued=pending - leased - delayed - hold - idle_seed - away,
         leased=leased - seeder,
         delayed=delayed,
         dead=dead,
@@ -370,5 +590,8 @@ def parse_status(answer: Sequence[Any]) -> Status:
         paused=bool(paused),
         started_at_ms=started,
         finished_at_ms=finished,
-        reasons={answer[i].decode(): int(answer[i + 1]) for i in range(19, len(answer), 2)},
+        away=away,
+        version=version,
+        shards=shards,
+        reasons={answer[i].decode(): int(answer[i + 1]) for i in range(22, len(answer), 2)},
     )

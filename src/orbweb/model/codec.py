@@ -54,6 +54,7 @@ class _Wire(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
 
 _RARE: dict[str, Any] = {
     "auto_request": True,
+    "dedup": None,
     "use_session": None,
     "random_user_agent": None,
     "impersonate": None,

@@ -155,6 +155,25 @@ class ItemRecord:
     """Fields by which the row to change is found; None = insert."""
     pipelines: tuple[str, ...] | None
     """Dotted paths of the pipelines that get it; None = all."""
+    unique: tuple[str, ...] = ()
+    """The fields that tell two rows of the table apart; empty when none are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which attempt at which page items come from."""
+
+    run: str
+    """The epoch of the run: another incarnation of it is another run."""
+    request_id: str
+    attempt: str
+    """The fence token of the lease: two attempts at one page never have the same."""
+    claimed_at_ms: int = 0
+    """The store's wall clock when the request was claimed: its data are no older than that."""
+    part: int = 0
+    """A page with very many items comes in parts, numbered from 0."""
+    complete: bool = True
+    """False when the page failed half-way, so that a later attempt may have more."""
 
 
 def is_item(value: Any) -> bool:
@@ -189,12 +208,16 @@ def item_record(
         if name not in row:
             raise ItemError(f"{_kind(item)}: the key field {name!r} is missing")
     if unique and update_keys is None:
-        identity: tuple[Any, ...] = ("unique", table, *((name, row[name]) for name in unique))
+        key = _digest(item, _unique_identity(table, row, unique))
     else:
-        identity = ("place", run, request_id, position)
-    key = blake2b(_packed(item, identity), digest_size=12).hexdigest()
+        key = _digest(item, ("place", run, request_id, position))
     row[KEY_FIELD] = key
-    return ItemRecord(key, table, row, update_keys, pipelines)
+    return ItemRecord(key, table, row, update_keys, pipelines, unique)
+
+
+def key_of_unique(table: str, row: Mapping[str, Any], unique: Iterable[str]) -> str:
+    """The key of the item of a table that has these values in the fields of its unique key."""
+    return _digest(row, _unique_identity(table, row, unique))
 
 
 def table_of(kind: type) -> str:
@@ -287,6 +310,14 @@ def _copied(item: Any, value: Any, field: str, depth: int) -> Any:
         raise ItemError(
             f"{_kind(item)}: field {field!r} of type {_kind(value)} cannot be copied: {error}"
         ) from error
+
+
+def _unique_identity(table: str, row: Mapping[str, Any], unique: Iterable[str]) -> tuple[Any, ...]:
+    return ("unique", table, *((name, row[name]) for name in unique))
+
+
+def _digest(item: Any, identity: tuple[Any, ...]) -> str:
+    return blake2b(_packed(item, identity), digest_size=12).hexdigest()
 
 
 def _packed(item: Any, identity: tuple[Any, ...]) -> bytes:

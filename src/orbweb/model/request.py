@@ -77,10 +77,12 @@ class Request:
     `meta` and `cb_kwargs` travel along too; `cb_kwargs` become arguments of the callback.
 
     `filter_repeat=False` (`dont_filter=True`) lets a request pass that was taken before.
+    `dedup="exact"` looks it up in an exact set, beside a filter that may err (`DEDUP_FILTER`): no
+    error can drop it.
     `auto_request=False` calls the callback without a download, with None as response.
     A URL that cannot be fetched raises nothing, so that it cannot end the generator which yields
     it: the request has the reason as `problem`, and is counted and logged instead of queued.
-    Raises `TypeError` for arguments of a wrong type and `RequestError` for a wrong method.
+    Raises `TypeError` for arguments of a wrong type, `RequestError` for a wrong method or `dedup`.
     """
 
     __slots__ = (
@@ -89,6 +91,7 @@ class Request:
         "auto_request",
         "callback",
         "cb_kwargs",
+        "dedup",
         "depth",
         "download_midware",
         "filter_repeat",
@@ -143,6 +146,7 @@ class Request:
         priority: int = DEFAULT_PRIORITY,
         retry_times: int = 0,
         filter_repeat: bool = True,
+        dedup: str | None = None,
         auto_request: bool = True,
         use_session: bool | None = None,
         random_user_agent: bool | None = None,
@@ -172,6 +176,9 @@ class Request:
         self.priority = priority
         self.retry_times = retry_times
         self.filter_repeat = filter_repeat if dont_filter is None else not dont_filter
+        if dedup not in (None, "exact"):
+            raise RequestError(f"dedup is None or 'exact', not {dedup!r} ({url})")
+        self.dedup = dedup
         self.auto_request = auto_request
         self.use_session = use_session
         self.random_user_agent = random_user_agent

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 from orbweb.errors import ItemError
 from orbweb.log import get_logger
+from orbweb.model.item import ItemRecord, Origin
 
 Row = dict[str, Any]
 
@@ -59,3 +61,38 @@ class BasePipeline(ABC):
 
     def close(self) -> Awaitable[None] | None:  # noqa: B027 - many pipelines hold nothing
         """Release connections and files. Called once, after the last batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one attempt at a page has yielded for one pipeline, in its order."""
+
+    origin: Origin
+    records: tuple[ItemRecord, ...]
+
+
+class Refusal(NamedTuple):
+    """A record that can never be stored as it is, and why."""
+
+    record: ItemRecord
+    error: Exception
+
+
+class PagePipeline(BasePipeline):
+    """Stores whole pages, for pipelines that can make the effect of a page happen once.
+
+    The buffer calls `save_pages` with the pages of all tables together, and nothing else. The same
+    page may come again, from the same attempt or a later one.
+    """
+
+    @abstractmethod
+    def save_pages(self, pages: Sequence[Page]) -> list[Refusal] | Awaitable[list[Refusal]]:
+        """Make the pages durable, except for the records that are returned as refused.
+
+        An exception says that nothing is known to be stored: the pages are kept and tried again
+        with a growing pause. Refused records must not keep those beside them from being stored.
+        """
+
+    def save_items(self, table: str, items: list[Row]) -> bool:
+        """Not used: `save_pages` takes its place."""
+        raise NotImplementedError(f"{type(self).__name__} stores pages: call save_pages")

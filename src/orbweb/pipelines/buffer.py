@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from orbweb.errors import ItemError, PipelineError
 from orbweb.log import event, get_logger
+from orbweb.model.item import Origin
 from orbweb.pipelines.base import BasePipeline
 from orbweb.pipelines.lane import Entry, Lane, Rejected, RunBlocking, Ticket
 
@@ -99,8 +101,12 @@ class ItemBuffer:
         while self.full:
             await self._room.wait()
 
-    def submit(self, records: Sequence[ItemRecord]) -> asyncio.Future[list[Rejected]]:
-        """Take the records of one page.
+    def submit(
+        self, records: Sequence[ItemRecord], origin: Origin | None = None
+    ) -> asyncio.Future[list[Rejected]]:
+        """Take the records of one page, or of one part of it; `origin` says of which attempt.
+
+        Without an origin the records belong to no page, and come from nowhere a second time.
 
         The future ends when each record is durable in every pipeline that it goes to, with those
         that were rejected. It fails with `PipelineError` when the buffer was closed before that:
@@ -111,14 +117,24 @@ class ItemBuffer:
         future: asyncio.Future[list[Rejected]] = asyncio.get_running_loop().create_future()
         ticket = Ticket(future, self._settle, unanswered=1, records=len(records))
         self._held += len(records)
+        origin = origin or Origin("", uuid.uuid4().hex, "")
+        pages: dict[str, list[ItemRecord]] = {}
         for record in records:
             for lane in self._lanes_of(record, ticket):
-                ticket.unanswered += 1
-                lane.add(Entry(record, ticket))
+                if lane.takes_pages:
+                    pages.setdefault(lane.name, []).append(record)
+                else:
+                    self._pass_on(lane, Entry((record,), origin, ticket))
+        for name, whole in pages.items():
+            self._pass_on(self._lanes[name], Entry(tuple(whole), origin, ticket))
         if self.full:
             self._room.clear()
         ticket.answer()
         return future
+
+    def _pass_on(self, lane: Lane, entry: Entry) -> None:
+        entry.ticket.unanswered += 1
+        lane.add(entry)
 
     async def run(self) -> None:
         """Write batches until `close`. When cancelled, pages that wait get `PipelineError`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import logging
 import os
 import sys
@@ -18,6 +19,7 @@ from orbweb.errors import ConfigError
 from orbweb.log import event, get_logger
 from orbweb.pipelines.csv import parse, records
 from orbweb.pipelines.files import locked, replace
+from orbweb.pipelines.folders import is_url, open_folder
 
 KEY_COLUMN = "_key"
 
@@ -54,10 +56,14 @@ class _Folder:
 def dedup_file(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Keep the first row of each `_key` in a .jsonl or .csv file; returns (kept, removed).
 
+    A folder of parts, which may be named by a URL, is folded too; no run may write to it then.
+
     Half a row is removed too; rows without a key are kept. The file changes in one step while
     writers wait. Memory grows with the number of keys (about 100 bytes each), not with the file.
     Raises `ConfigError` for a file that it cannot fold.
     """
+    if is_url(str(path)) or Path(path).is_dir():
+        return _fold_folder(str(path))
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"there is no file {path}")
@@ -77,6 +83,33 @@ def dedup_file(path: str | os.PathLike[str]) -> tuple[int, int]:
         torn=folder.torn,
     )
     return folder.kept, folder.repeated + folder.torn
+
+
+def _fold_folder(place: str) -> tuple[int, int]:
+    """Put the parts of a folder together, without rows that came twice."""
+    folder = open_folder(place)
+    names = folder.names()
+    kinds = {name.rpartition(".")[2] for name in names}
+    if not names or len(kinds) > 1 or not kinds <= {"jsonl", "parquet"}:
+        raise ConfigError(f"{place} is no folder with .parquet or .jsonl parts")
+    suffix = kinds.pop()
+    parts = [folder.read(name) for name in names]
+    if suffix == "parquet":
+        from orbweb.pipelines.parquet import fold
+
+        whole, kept, removed = fold(parts, KEY_COLUMN)
+    else:
+        writer = io.BytesIO()
+        rows = _Folder(writer)
+        _fold_json_lines(io.BytesIO(b"".join(parts)), rows)
+        whole, kept, removed = [writer.getvalue()], rows.kept, rows.repeated + rows.torn
+    written = [f"{blake2b(part, digest_size=12).hexdigest()}.{suffix}" for part in whole]
+    for name, part in zip(written, whole, strict=True):
+        folder.write(name, part)
+    for name in names:
+        if name not in written:
+            folder.remove(name)
+    return kept, removed
 
 
 def _fold_json_lines(reader: BinaryIO, folder: _Folder) -> None:

@@ -21,6 +21,11 @@ CHUNK_BYTES = 1 << 16
 
 def output_directory(given: str) -> Path:
     """The folder `OUTPUT_DIR`, made when missing; `ConfigError` when it cannot be written to."""
+    if "://" in given:
+        raise ConfigError(
+            f"OUTPUT_DIR {given!r} is a URL, where nothing can be appended: take the pipeline "
+            "orbweb.pipelines.parts.JsonLinesParts or orbweb.pipelines.parquet.ParquetPipeline"
+        )
     directory = Path(given or ".").absolute()
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -33,9 +38,14 @@ def output_directory(given: str) -> Path:
 
 def table_path(directory: Path, table: str, suffix: str) -> Path:
     """The file of a table. Raises `ItemError` for a name that would not stay in `directory`."""
+    check_table(table)
+    return directory / f"{table}{suffix}"
+
+
+def check_table(table: str) -> None:
+    """Raises `ItemError` for a table name that cannot be the name of a file."""
     if not re.fullmatch(r"\w[\w .@+-]*", table) or len(table.encode()) > 200:
         raise ItemError(f"table name {table!r} cannot be a file name")
-    return directory / f"{table}{suffix}"
 
 
 @contextmanager

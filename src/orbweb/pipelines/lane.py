@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orbweb.errors import ItemError, PipelineError, contained
 from orbweb.log import event, get_logger
-from orbweb.pipelines.base import BasePipeline, Row
+from orbweb.pipelines.base import BasePipeline, Page, PagePipeline, Row
 
 if TYPE_CHECKING:
-    from orbweb.model.item import ItemRecord
+    from orbweb.model.item import ItemRecord, Origin
 
 RunBlocking = Callable[..., Awaitable[Any]]
 """Runs a plain function with its arguments off the event loop, such as `asyncio.to_thread`."""
@@ -27,6 +27,10 @@ SUSPECT_AFTER = 3
 
 REJECT_AFTER = 5
 """Failures after which a single row is rejected, if rows beside it were stored since the first."""
+
+
+PAGES = "(pages)"
+"""What stands for the table in the queue of a `PagePipeline`."""
 
 
 class Rejected(NamedTuple):
@@ -54,18 +58,25 @@ class Ticket:
 
 
 class Entry(NamedTuple):
-    record: ItemRecord
+    """What is stored or not stored as one: a record, or for a `PagePipeline` those of a page."""
+
+    records: tuple[ItemRecord, ...]
+    origin: Origin
     ticket: Ticket
 
 
 @dataclass(slots=True)
 class Batch:
-    """Rows that are tried together."""
+    """Rows, or pages, that are tried together."""
 
     entries: list[Entry]
     failures: int = 0
     stored_before: int = 0
     """Rows that the queue had stored when this batch failed for the first time."""
+
+    @property
+    def rows(self) -> int:
+        return sum(len(entry.records) for entry in self.entries)
 
     @property
     def suspect(self) -> bool:
@@ -81,11 +92,12 @@ class Batch:
 
 @dataclass(slots=True)
 class Queue:
-    """New or changed rows of one table on their way into one pipeline."""
+    """New or changed rows of one table, or pages, on their way into one pipeline."""
 
     table: str
     update_keys: tuple[str, ...] | None
     fresh: deque[Entry] = field(default_factory=deque)
+    fresh_rows: int = 0
     batches: deque[Batch] = field(default_factory=deque)
     """Batches that were tried and come again."""
     not_before: float = 0.0
@@ -105,8 +117,14 @@ class Queue:
         self.fresh_turn = again
         if again:
             return self.batches.popleft()
-        count = min(batch_items, len(self.fresh))
-        return Batch([self.fresh.popleft() for _ in range(count)])
+        batch = Batch([])
+        room = batch_items
+        while self.fresh and (not batch.entries or len(self.fresh[0].records) <= room):
+            entry = self.fresh.popleft()
+            batch.entries.append(entry)
+            room -= len(entry.records)
+        self.fresh_rows -= batch.rows
+        return batch
 
 
 class Lane:
@@ -144,13 +162,19 @@ class Lane:
         self._cut_off = False
         self._logger = get_logger("pipelines")
 
+    @property
+    def takes_pages(self) -> bool:
+        """Whether the records of a page are stored together, whatever their tables."""
+        return isinstance(self.pipeline, PagePipeline)
+
     def add(self, entry: Entry) -> None:
-        record = entry.record
-        keys = (record.table, record.update_keys)
+        record = entry.records[0]
+        keys = (PAGES, None) if self.takes_pages else (record.table, record.update_keys)
         queue = self._queues.get(keys)
         if queue is None:
-            queue = self._queues[keys] = Queue(record.table, record.update_keys)
+            queue = self._queues[keys] = Queue(*keys)
         queue.fresh.append(entry)
+        queue.fresh_rows += len(entry.records)
         if self._due_at(queue) < self._asleep_until:
             self._wake.set()
 
@@ -201,7 +225,7 @@ class Lane:
 
     def _due_at(self, queue: Queue) -> float:
         if queue.failures == 0 and (
-            self._draining or queue.batches or len(queue.fresh) >= self._batch_items
+            self._draining or queue.batches or queue.fresh_rows >= self._batch_items
         ):
             return 0.0
         return queue.not_before
@@ -236,7 +260,10 @@ class Lane:
             self._stored(queue, batch)
 
     async def _store(self, queue: Queue, batch: Batch) -> None:
-        rows: list[Row] = [dict(entry.record.row) for entry in batch.entries]
+        if isinstance(self.pipeline, PagePipeline):
+            await self._store_pages(self.pipeline, batch)
+            return
+        rows: list[Row] = [dict(record.row) for entry in batch.entries for record in entry.records]
         if queue.update_keys is None:
             answer = await self._call(self.pipeline.save_items, queue.table, rows)
         else:
@@ -245,6 +272,17 @@ class Lane:
             )
         if not answer:
             raise PipelineError(f"it returned {answer!r}; True is the answer for a stored batch")
+
+    async def _store_pages(self, pipeline: PagePipeline, batch: Batch) -> None:
+        pages = [Page(entry.origin, entry.records) for entry in batch.entries]
+        refused = {
+            id(refusal.record): refusal.error
+            for refusal in await self._call(pipeline.save_pages, pages)
+        }
+        for entry in batch.entries if refused else ():
+            for record in entry.records:
+                if id(record) in refused:
+                    self._refuse(entry, record, refused[id(record)])
 
     async def _call(self, method: Callable[..., Any], *args: Any) -> Any:
         with contained():
@@ -258,7 +296,7 @@ class Lane:
             event(self._logger, "items_stored_again", pipeline=self.name, table=queue.table)
         self.trouble = ""
         queue.failures = 0
-        queue.stored += len(batch.entries)
+        queue.stored += batch.rows
         queue.not_before = asyncio.get_running_loop().time() + self._flush_interval
         for entry in batch.entries:
             entry.ticket.answer()
@@ -285,7 +323,7 @@ class Lane:
             level=logging.WARNING,
             pipeline=self.name,
             table=queue.table,
-            rows=len(batch.entries),
+            rows=batch.rows,
             next_try_seconds=round(pause, 1),
             error=self.trouble,
         )
@@ -299,16 +337,19 @@ class Lane:
             queue.batches.append(batch)
 
     def _reject(self, batch: Batch, error: Exception) -> None:
+        for entry in batch.entries:
+            for record in entry.records:
+                self._refuse(entry, record, error)
+            entry.ticket.answer()
+
+    def _refuse(self, entry: Entry, record: ItemRecord, error: Exception) -> None:
         event(
             self._logger,
-            "items_rejected",
+            "item_rejected",
             level=logging.ERROR,
             pipeline=self.name,
-            table=batch.entries[0].record.table,
-            rows=len(batch.entries),
-            first_key=batch.entries[0].record.key,
+            table=record.table,
+            key=record.key,
             error=error,
         )
-        for entry in batch.entries:
-            entry.ticket.rejected.append(Rejected(entry.record, error, self.name))
-            entry.ticket.answer()
+        entry.ticket.rejected.append(Rejected(record, error, self.name))

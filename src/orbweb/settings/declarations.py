@@ -40,6 +40,8 @@ class Setting:
     """The least value allowed."""
     above: float | None = None
     """The value must be greater than this."""
+    most: float | None = None
+    """The greatest value allowed."""
     choices: tuple[str, ...] = ()
     hot: bool = False
     """It could change while a crawl runs, because nothing is built from it at the start."""
@@ -56,19 +58,39 @@ def _version() -> str:
 
 STORE = (
     Setting("REDIS_URL", TEXT, "", "Address of the Redis (>= 7.0) or Valkey (>= 8) that all nodes "
-            "share; empty = the embedded Valkey of this directory.", secret=True),
+            "share, or of some servers of a cluster (redis://a:6379,b:6379); empty = the embedded "
+            "Valkey of this directory.", secret=True),
     Setting("REDIS_KEY_PREFIX", TEXT, "orbweb", "First part of every key in the store."),
+    Setting("FRONTIER_SHARDS", COUNT, 1, "Over how many parts the queue of a run is spread, by "
+            "host; one serves thousands of pages a second, more are for a Redis Cluster.",
+            "shards", low=1),
     Setting("STORE_TIMEOUT", NUMBER, 5.0, "How long one call to the store may take before it is "
             "repeated.", "seconds", above=0),
     Setting("RUN_ID", TEXT, "", "Identity of this execution; the same on all its nodes. Empty = "
             "one lasting run of the spider."),
     Setting("RUN_TTL", NUMBER, 7.0 * DAY, "How long a run with a RUN_ID is kept after its last "
             "sign of life; 0 = for ever.", "seconds", low=0),
-    Setting("DEDUP_FILTER", TEXT, "exact", "How seen requests are remembered.",
-            choices=("exact",)),
+    Setting("DEDUP_FILTER", TEXT, "exact", "How seen requests are remembered; memory and lite: in "
+            "this process alone.",
+            choices=("exact", "compact", "set", "bloom", "bloom-module", "memory", "lite")),
     Setting("DEDUP_SCOPE", TEXT, "auto", "Which requests count as seen: those of this run, or "
             "those of all runs of the spider; auto = run when RUN_ID is set, else spider.",
             choices=("auto", "run", "spider")),
+    Setting("DEDUP_INITIAL_CAPACITY", COUNT, 1_000_000, "For how many requests the first layer of "
+            "bloom, bloom-module, memory or compact is made; each further one is for twice as "
+            "many.", "requests", low=1),
+    Setting("DEDUP_ERROR_RATE", NUMBER, 1e-6, "How often the first layer of bloom, bloom-module "
+            "or memory takes a new request for a seen one; each further one half as often.",
+            above=0, most=0.5),
+    Setting("DEDUP_MAX_LAYERS", COUNT, 4, "Most layers of bloom or memory; what comes after the "
+            "last is full makes it err more and more.", "layers", low=1, most=32),
+    Setting("DEDUP_WARN_FILL_RATE", NUMBER, 0.8, "At this part of the capacity of all layers of "
+            "bloom the log warns, once.", above=0, most=1),
+    Setting("DEDUP_GENERATION", NUMBER, 0.0, "Seen requests are kept in generations of this "
+            "length, so that `orbweb dedup forget JOB --older-than AGE` can forget old ones; 0 = "
+            "in one.", "seconds", low=0),
+    Setting("DEDUP_ALLOW_LOCAL", FLAG, False, "Let a Spider use memory or lite, although each of "
+            "its processes then crawls every page anew."),
     Setting("DROP_QUERY_PARAMS", TEXTS, (), "Query parameters that do not make a URL another "
             "one, such as utm_source."),
     Setting("SPIDER_SEED_LOCK_TTL", NUMBER, float(DAY), "A finished run older than this counts "
@@ -110,8 +132,8 @@ CRAWL = (
             "finished; 0 = no limit.", "requests", low=0),
     Setting("REQUIRE_RATE_APPROVAL", FLAG, False, "Fetch hosts without an approved rate no faster "
             "than UNAPPROVED_RATE."),
-    Setting("UNAPPROVED_RATE", RATE, 0.5, "Rate of such hosts over all nodes, as 2/s, 30/m or "
-            "100/h.", "requests a second"),
+    Setting("UNAPPROVED_RATE", RATE, "0.5/s", "Rate of such hosts over all nodes: 2/s, 30/m, "
+            "100/h or 1/10s."),
     Setting("MAX_HOLD", NUMBER, 3600.0, "A request that a node has held this long is given back.",
             "seconds", above=0),
     Setting("WATCHDOG_TIMEOUT", NUMBER, 300.0, "When the event loop of a node has not moved for "
@@ -177,6 +199,16 @@ OUTPUT = (
     Setting("ITEM_PIPELINES", PATHS, ("orbweb.pipelines.jsonl.JsonLinesPipeline",), "Classes "
             "that store items; each gets every item."),
     Setting("ITEM_DEFAULT_TABLE", TEXT, "items", "Table of items that do not name one."),
+    Setting("ITEM_FILTER_ENABLE", FLAG, True, "Leave out items whose `__unique_key__` is stored "
+            "already by this job, in the scope of DEDUP_SCOPE."),
+    Setting("GATES", TEXTS, (), "Conditions that a finished run must meet, such as items>=100 or "
+            "missing(price)<2%; else its exit code is 4."),
+    Setting("QUALITY_ENABLE", FLAG, True, "Count duplicates, and missing values and types of each "
+            "field, over all nodes."),
+    Setting("QUALITY_MAX_DUPLICATES", NUMBER, 0.01, "Part of the items that may have been there "
+            "already before a warning; 0 = no limit.", "of 1", low=0),
+    Setting("QUALITY_BASELINE_RUNS", COUNT, 10, "How many earlier runs of the job tell what is "
+            "usual; 0 = none.", "runs", low=0),
     Setting("ITEM_MAX_CACHED_COUNT", COUNT, 5000, "When this many items wait to be stored, the "
             "node takes no further requests.", "items", low=1),
     Setting("BUFFER_FLUSH_INTERVAL", NUMBER, 0.1, "Longest time that items wait for others to be "
@@ -185,6 +217,18 @@ OUTPUT = (
             "directory."),
     Setting("OUTPUT_FILE", TEXT, "", "The one file of JsonLinesFile and CsvFile, the pipelines of "
             "`orbweb run SPIDER -o FILE`."),
+    Setting("ITEM_REDIS_URL", TEXT, "", "Redis or Valkey of StreamPipeline and ListPipeline; empty "
+            "= the store of the run.", secret=True),
+    Setting("ITEM_STREAM", TEXT, "orbweb:items", "The stream of StreamPipeline, and what `orbweb "
+            "consume` reads by default."),
+    Setting("REDIS_ITEMS_KEY", TEXT, "{table}:items", "The list of ListPipeline; `{table}` stands "
+            "for the item's table."),
+    Setting("KAFKA_BOOTSTRAP_SERVERS", TEXTS, ("localhost:9092",), "Brokers that Kafka clients ask "
+            "first."),
+    Setting("KAFKA_TOPIC", TEXT, "orbweb-items", "Topic of KafkaPipeline; `{table}` in it stands "
+            "for the item's table."),
+    Setting("KAFKA_OPTIONS", TEXTS, (), "Options of librdkafka as NAME=VALUE, for example "
+            "security.protocol=SASL_SSL.", secret=True),
     Setting("LOGSTATS_INTERVAL", NUMBER, 60.0, "Time between two log lines about the progress, "
             "where no live line is shown; 0 = none.", "seconds", low=0),
     Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",
@@ -195,7 +239,44 @@ OUTPUT = (
             "end."),
 )  # fmt: skip
 
+DATABASES = (
+    Setting("SQL_URL", TEXT, "", "Database of SqlPipeline: postgresql://…, mysql://… or "
+            "sqlite:///file.db.", secret=True),
+    Setting("SQL_CREATE_TABLES", FLAG, False, "Make tables and columns that are missing; False = "
+            "items without a table are refused."),
+    Setting("SQL_ON_CONFLICT", TEXT, "nothing", "What becomes of an item whose row is there "
+            "already by a unique key: it is left out, overwrites the row, or is refused.",
+            choices=("nothing", "update", "error")),
+    Setting("SQL_LEDGER_DAYS", NUMBER, 30.0, "How long a database remembers which pages it holds; "
+            "0 = for ever.", "days", low=0),
+    Setting("MYSQL_HOST", TEXT, "localhost", "Server of MysqlPipeline."),
+    Setting("MYSQL_PORT", COUNT, 3306, "Port of MysqlPipeline's server.", low=1),
+    Setting("MYSQL_USER", TEXT, "root", "User of MysqlPipeline."),
+    Setting("MYSQL_PASSWORD", TEXT, "", "Password of MysqlPipeline.", secret=True),
+    Setting("MYSQL_DB", TEXT, "orbweb", "Database of MysqlPipeline."),
+    Setting("MYSQL_UPDATE_ON_DUPLICATE", FLAG, True, "An item whose row is there already "
+            "overwrites it (MysqlPipeline)."),
+    Setting("POSTGRES_HOST", TEXT, "localhost", "Server of PostgresPipeline."),
+    Setting("POSTGRES_PORT", COUNT, 5432, "Port of PostgresPipeline's server.", low=1),
+    Setting("POSTGRES_USER", TEXT, "postgres", "User of PostgresPipeline."),
+    Setting("POSTGRES_PASSWORD", TEXT, "", "Password of PostgresPipeline.", secret=True),
+    Setting("POSTGRES_DB", TEXT, "orbweb", "Database of PostgresPipeline."),
+    Setting("POSTGRES_ON_CONFLICT", TEXT, "nothing", "As SQL_ON_CONFLICT, for PostgresPipeline.",
+            choices=("nothing", "update", "error")),
+    Setting("POSTGRES_CONFLICT_TARGET", TEXTS, (), "Columns of the unique key that "
+            "POSTGRES_ON_CONFLICT update goes by; empty = the item's own."),
+    Setting("MONGO_URI", TEXT, "mongodb://localhost:27017", "Server of MongoPipeline.",
+            secret=True),
+    Setting("MONGO_DB", TEXT, "orbweb", "Database of MongoPipeline."),
+    Setting("ELASTICSEARCH_HOSTS", TEXTS, ("http://localhost:9200",), "Nodes of the Elasticsearch "
+            "or OpenSearch cluster of ElasticsearchPipeline.", secret=True),
+)  # fmt: skip
+
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
-    {setting.name: setting for group in (STORE, CRAWL, DOWNLOAD, OUTPUT) for setting in group}
+    {
+        setting.name: setting
+        for group in (STORE, CRAWL, DOWNLOAD, OUTPUT, DATABASES)
+        for setting in group
+    }
 )
 """All settings by name, in the order in which they are documented."""

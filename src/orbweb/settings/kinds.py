@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orbweb.settings.rates import requests_per_second
-
 SIZE_UNITS = {
     "": 1,
     "b": 1,
@@ -105,20 +103,9 @@ def _check_size(value: Any) -> int:
     return _parse_size(value) if isinstance(value, str) else _check_count(value)
 
 
-def _check_rate(value: Any) -> float:
-    if isinstance(value, str):
-        return _parse_rate(value)
-    rate = _check_number(value)
-    if rate <= 0:
-        raise _refuse("a rate above 0 is wanted")
-    return rate
-
-
-def _parse_rate(text: str) -> float:
-    try:
-        return requests_per_second(text)
-    except ValueError as error:
-        raise _refuse(str(error)) from None
+def _check_rate(value: Any) -> str:
+    """Its text; what it means is read where the rate is used."""
+    return _check_text(value) if isinstance(value, str) else f"{_check_number(value):g}/s"
 
 
 def _check_optional_text(value: Any) -> str | None:
@@ -187,7 +174,7 @@ FLAG = Kind("true or false", "true", _check_flag, _parse_flag)
 COUNT = Kind("whole number", "16", _check_count, _parse_count)
 NUMBER = Kind("number", "2.5", _check_number, _parse_number)
 SIZE = Kind("bytes", "32MiB", _check_size, _parse_size)
-RATE = Kind("rate", "30/m", _check_rate, _parse_rate)
+RATE = Kind("rate", "30/m", _check_rate, str.strip)
 TEXTS = Kind("list of texts", "a,b", _check_texts, _parse_texts)
 PATHS = Kind("list of dotted paths", "my.module.Class", _check_paths, _parse_paths)
 CODES = Kind("list of status codes", "429,503", _check_codes, _parse_codes)

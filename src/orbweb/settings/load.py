@@ -14,13 +14,13 @@ from orbweb.settings.declarations import DECLARATIONS, Setting
 from orbweb.settings.kinds import FALSE_WORDS, NotThisKind
 from orbweb.settings.names import (
     DEDUP_FILTERS,
-    DEDUP_FILTERS_DEFERRED,
     NEEDLESS,
     SYNONYMS,
     is_deferred,
 )
 from orbweb.settings.sources import Layer, environment_layers, file_layer, layer
 
+REDIS_URLS = ("REDIS_URL", "ITEM_REDIS_URL")
 REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 USER_PREFIX = "X_"
 
@@ -153,7 +153,7 @@ def _read(draft: _Draft, name: str, given: str, value: Any, origin: str, *, text
     except NotThisKind as error:
         raise ConfigError(f"{where}: {error}, for example {setting.kind.example}") from None
     if name == "DEDUP_FILTER":
-        known = _dedup_filter(draft, known, where)
+        known = DEDUP_FILTERS.get(known, known)
     if setting.name == "LOG_LEVEL":
         known = known.upper()
     _check_limits(setting, known, where)
@@ -166,21 +166,13 @@ def _check_limits(setting: Setting, value: Any, where: str) -> None:
         raise ConfigError(f"{where}: {setting.low:g}{unit} is the least")
     if setting.above is not None and value <= setting.above:
         raise ConfigError(f"{where}: it must be more than {setting.above:g}{unit}")
+    if setting.most is not None and value > setting.most:
+        raise ConfigError(f"{where}: {setting.most:g}{unit} is the most")
     if setting.choices and value not in setting.choices:
         raise ConfigError(f"{where}: choose one of {', '.join(setting.choices)}")
-    if setting.name == "REDIS_URL" and value and not value.startswith(REDIS_SCHEMES):
+    if setting.name in REDIS_URLS and value and not value.startswith(REDIS_SCHEMES):
         raise ConfigError(f"{where}: the address begins with one of {', '.join(REDIS_SCHEMES)}")
     if setting.name == "USER_AGENT" and not (value.isprintable() and value.split("/")[0].strip()):
         raise ConfigError(f"{where}: it begins with a name, for example mybot/1.0, and is one line")
     if setting.name == "REDIS_KEY_PREFIX" and (not value or set(value) & set("{} \n\t")):
         raise ConfigError(f"{where}: a prefix has at least one character, no spaces, no braces")
-
-
-def _dedup_filter(draft: _Draft, kind: str, where: str) -> str:
-    if kind in DEDUP_FILTERS_DEFERRED:
-        raise ConfigError(f"{where}: this version has no such filter; use exact, which never errs")
-    stands_for = DEDUP_FILTERS.get(kind)
-    if stands_for is None:
-        return kind
-    draft.notes.append(f"{where}: the exact filter of the store is used, which never errs")
-    return stands_for

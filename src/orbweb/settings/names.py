@@ -28,9 +28,9 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
 """Other frameworks' names of our settings."""
 
 _EXACT_END = "the end of a run is exact, nothing has to be guessed"
-_EXACT_DEDUP = "the exact filter has no capacity and no error rate"
 _ONE_THROTTLE = "the throttle finds the rate by what it does to the host"
 _EVENT_LOOP = "all requests of a node share one event loop"
+_ONE_CONNECTION = "a pipeline writes one batch at a time, over one connection"
 _DEAD_LETTERS = "failed requests stay in the store: see `orbweb failed`"
 
 NEEDLESS: Mapping[str, str] = MappingProxyType(
@@ -42,13 +42,9 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
         "COLLECTOR_TASK_COUNT": "a node takes as many requests as it can work on",
         "REQUEST_BUFFER_MAX_CACHED": "new requests enter with the answer of their page",
         "GLOBAL_THROTTLE": "limits of a host always hold over all nodes",
+        "DEDUP_TO_MD5": "fingerprints are numbers already",
         "AUTOTHROTTLE_TARGET_CONCURRENCY": _ONE_THROTTLE,
         "AUTOTHROTTLE_DEBUG": "what the throttle has found is kept in the store",
-        "DEDUP_ERROR_RATE": _EXACT_DEDUP,
-        "DEDUP_INITIAL_CAPACITY": _EXACT_DEDUP,
-        "DEDUP_MAX_LAYERS": _EXACT_DEDUP,
-        "DEDUP_WARN_FILL_RATE": _EXACT_DEDUP,
-        "DEDUP_TO_MD5": _EXACT_DEDUP,
         "DOWNLOADER_ASYNC": _EVENT_LOOP,
         "DOWNLOADER_ASYNC_CONCURRENCY": _EVENT_LOOP,
         "ASYNC_THREADS_PER_LOOP": _EVENT_LOOP,
@@ -59,15 +55,15 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
         "FAILED_REQUEST_PATH": _DEAD_LETTERS,
         "RETRY_FAILED_ON_START": f"{_DEAD_LETTERS} retry",
         "FAILED_ITEM_PATH": "items are kept until they are stored",
-        "ITEM_FILTER_ENABLE": "each row has its `_key`: see `orbweb items dedup`",
+        "MYSQL_POOL_SIZE": _ONE_CONNECTION,
+        "POSTGRES_POOL_SIZE": _ONE_CONNECTION,
         "PROJECT_NAME": "log lines carry the name of their module",
     }
 )
 """Settings that have nothing left to say here, each with the reason; setting one gives a note."""
 
 _DEFERRED_PREFIXES = (
-    "BATCH_", "ELASTICSEARCH_", "KAFKA_", "METRICS_", "MONGO_", "MYSQL_", "POSTGRES_",
-    "PROXY_", "RESPONSE_CACHE_", "TASK_", "USER_POOL_", "WARNING_",
+    "BATCH_", "METRICS_", "PROXY_", "RESPONSE_CACHE_", "TASK_", "USER_POOL_", "WARNING_",
 )  # fmt: skip
 _DEFERRED_NAMES = frozenset(
     {
@@ -77,18 +73,10 @@ _DEFERRED_NAMES = frozenset(
     }
 )  # fmt: skip
 
-DEDUP_FILTERS: Mapping[str, str | None] = MappingProxyType(
-    {
-        "exact": None,
-        "set": "exact",
-        "memory": "exact",
-        "redis": "exact",
-        "redis-set": "exact",
-    }
+DEDUP_FILTERS: Mapping[str, str] = MappingProxyType(
+    {"redis": "bloom", "redis-bloom": "bloom", "redis-set": "set"}
 )
-"""Kinds of duplicate filter that can be had: None = it is what it says, else what stands for it."""
-
-DEDUP_FILTERS_DEFERRED = frozenset({"bloom", "bloom-module", "redis-bloom", "lite"})
+"""NetSpy's names of duplicate filters."""
 
 
 def is_deferred(name: str) -> bool:

@@ -10,8 +10,8 @@ import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +37,26 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
 from orbweb.frontier.embedded import EmbeddedStore
+from orbweb.frontier.items import ItemBook, MemoryItemBook, RunCounts, ValkeyItemBook
+from orbweb.frontier.local_seen import LocalSeenFrontier
 from orbweb.frontier.memory import MemoryFrontier
+from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.robots import ValkeyRobotsStore
-from orbweb.frontier.server import connect, judge, read_facts
+from orbweb.frontier.seen import SeenConfig, SeenKind
+from orbweb.frontier.seen_state import FillWatch, LocalFillWatch
+from orbweb.frontier.servers import Servers, judge_all, reach
+from orbweb.frontier.sharded import ShardedFrontier
+from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import configure, get_logger
+from orbweb.model.rate import parse_rate
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
-from orbweb.settings.rates import gap_ms
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.distributed import Spider
+from orbweb.spiders.judge import judged, quality_rules
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
 
@@ -57,6 +65,9 @@ AIR_PENDING = 20_000
 
 COLLECT_KEYS = 200
 """Keys of past runs that are unlinked in one step."""
+
+LOCAL_FILTERS = {"memory": SeenKind.BLOOM, "lite": SeenKind.EXACT}
+"""Filters of one process, and what they are there."""
 
 log = get_logger("orbweb.engine")
 
@@ -115,6 +126,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunReport:
+    rules = quality_rules(settings)
     async with AsyncExitStack() as stack:
         stack.callback(
             hold_signals(spider.stop, settings["GRACEFUL_TIMEOUT"], lambda: not spider.is_bound)
@@ -133,7 +145,11 @@ async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunRepor
                 interval_seconds=settings["LOGSTATS_INTERVAL"],
             )
         )
-        return await engine.run()
+        report = await engine.run()
+        if store.watch is not None:
+            with suppress(StoreUnavailable):
+                await store.watch()
+        return await judged(report, store.counts, rules)
 
 
 # -- the store
@@ -148,9 +164,14 @@ class _Store:
     robots: RobotsStore
     codec: Codec
     connect: Callable[[str], Any]
+    items: ItemBook
+    counts: RunCounts
     identity: Mapping[str, str]
+    url: str = ""
     revive: Callable[[], Any] | None = None
     collect: Callable[[], Awaitable[int]] | None = None
+    watch: Callable[[], Awaitable[None]] | None = None
+    """Looks whether the filter of seen requests fills up."""
 
 
 async def _open_store(
@@ -158,8 +179,10 @@ async def _open_store(
 ) -> _Store:
     if isinstance(spider, Spider):
         return await _open_shared(spider, settings, start, stack)
-    shard = MemoryShard(lambda: int(time.time() * 1000))
+    shard = MemoryShard(_wall_ms)
     frontier = MemoryFrontier(shard, spider.name)
+
+    items = MemoryItemBook()
 
     @asynccontextmanager
     async def same(epoch: str) -> AsyncIterator[Frontier]:
@@ -171,7 +194,10 @@ async def _open_store(
         robots=MemoryRobotsStore(time.monotonic),
         codec=ObjectCodec(),
         connect=same,
+        items=items,
+        counts=items,
         identity={},
+        watch=_memory_watch(settings, frontier),
     )
 
 
@@ -185,19 +211,23 @@ async def _open_shared(
         stack.push_async_callback(_release, embedded)
         revive = _reviver(embedded, stack)
 
-    client = connect(url, settings["STORE_TIMEOUT"])
-    stack.push_async_callback(client.aclose)
-    for warning in judge(await read_facts(client, url)):
-        log.warning("%s", warning)
     prefix, job, run = settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"]
-    frontier = ValkeyFrontier(client, prefix=prefix, job=job, run=run)
+    shards = settings["FRONTIER_SHARDS"]
+    servers = await reach(url, prefix, settings["STORE_TIMEOUT"])
+    stack.push_async_callback(servers.aclose)
+    for warning in judge_all(await servers.facts()):
+        log.warning("%s", warning)
+    frontier = _shared_frontier(settings, servers, job)
     _say_scope(settings)
+
+    shared = _dedup_scope(settings) == "spider"
+    items = ValkeyItemBook(servers.of_shard(0), prefix, job, run, shared=shared)
 
     @asynccontextmanager
     async def second(epoch: str) -> AsyncIterator[Frontier]:
-        own = connect(url, settings["STORE_TIMEOUT"])
+        own = servers.again()
         try:
-            attached = ValkeyFrontier(own, prefix=prefix, job=job, run=run)
+            attached = shared_frontier(own, prefix=prefix, job=job, run=run, shards=shards)
             attached.attach(epoch)
             yield attached
         finally:
@@ -206,17 +236,80 @@ async def _open_shared(
     return _Store(
         frontier=frontier,
         control=frontier,
-        robots=ValkeyRobotsStore(client, prefix),
+        robots=ValkeyRobotsStore(servers.of_shard(0), prefix),
         codec=WireCodec(),
         connect=second,
+        items=items,
+        counts=items,
         identity={
             "run_id": run,
             "namespace": f"{prefix}:{job}:run:{run}" if run else f"{prefix}:{job}",
             "redis_key": job,
         },
+        url=url,
         revive=revive,
-        collect=_collector(Admin(client, prefix)),
+        collect=_collector(Admin(servers, prefix, shards=shards)),
+        watch=_fill_watch(settings, servers, job, frontier),
     )
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _shared_frontier(
+    settings: Settings, servers: Servers, job: str
+) -> ValkeyFrontier | ShardedFrontier:
+    prefix, run, shards = (
+        settings[name] for name in ("REDIS_KEY_PREFIX", "RUN_ID", "FRONTIER_SHARDS")
+    )
+    chosen = settings["DEDUP_FILTER"]
+    if chosen not in LOCAL_FILTERS:
+        return shared_frontier(servers, prefix=prefix, job=job, run=run, shards=shards)
+    if shards > 1:
+        raise ConfigError(
+            f"DEDUP_FILTER is {chosen}, which each process keeps for itself; with FRONTIER_SHARDS "
+            f"= {shards} it must be one that the store keeps, such as exact or compact"
+        )
+    log.warning(
+        "DEDUP_FILTER is %s: each process remembers for itself which pages it has seen, so each "
+        "crawls all of them, and a restart begins anew",
+        chosen,
+    )
+    seen = Seen(replace(_seen_config(settings), kind=LOCAL_FILTERS[chosen]))
+    client = servers.of_shard(0)
+    return LocalSeenFrontier(client, prefix=prefix, job=job, run=run, seen=seen, wall_ms=_wall_ms)
+
+
+def _fill_watch(
+    settings: Settings, servers: Servers, job: str, frontier: ValkeyFrontier | ShardedFrontier
+) -> Callable[[], Awaitable[None]] | None:
+    """Looks at the filters in the store; None where they have no capacity."""
+    if _seen_config(settings).kind is not SeenKind.BLOOM:
+        return None
+    parts = frontier.shards if isinstance(frontier, ShardedFrontier) else [frontier]
+    watched = [
+        (part, FillWatch(servers.of_shard(number), job, settings["DEDUP_WARN_FILL_RATE"]))
+        for number, part in enumerate(parts)
+        if isinstance(part, ValkeyFrontier)
+    ]
+
+    async def look() -> None:
+        for part, watch in watched:
+            if base := await part.seen_base():
+                await watch.look(base)
+
+    return look
+
+
+def _memory_watch(settings: Settings, frontier: MemoryFrontier) -> Callable[[], Awaitable[None]]:
+    """Looks at the filter of this process."""
+    watch = LocalFillWatch(frontier.job, settings["DEDUP_WARN_FILL_RATE"])
+
+    async def look() -> None:
+        watch.look(frontier.seen)
+
+    return look
 
 
 async def _release(embedded: EmbeddedStore) -> None:
@@ -239,6 +332,17 @@ def _collector(admin: Admin) -> Callable[[], Awaitable[int]]:
                 pending,
             )
         return removed
+
+    return collect
+
+
+def _chores(store: _Store) -> Callable[[], Awaitable[int]]:
+    """What a node does for all from time to time."""
+
+    async def collect() -> int:
+        if store.watch is not None:
+            await store.watch()
+        return await store.collect() if store.collect is not None else 0
 
     return collect
 
@@ -274,6 +378,30 @@ def _dedup_scope(settings: Settings) -> str:
     return "run" if settings["RUN_ID"] else "spider"
 
 
+def _seen_config(settings: Settings, *, shared: bool = True) -> SeenConfig:
+    """How seen requests are remembered: in the store, or in this process. Raises `ConfigError`."""
+    name = settings["DEDUP_FILTER"]
+    if shared and name in LOCAL_FILTERS and not settings["DEDUP_ALLOW_LOCAL"]:
+        raise ConfigError(
+            f"DEDUP_FILTER is {name} ({settings.origin('DEDUP_FILTER')}): it lives in one process, "
+            "but a Spider has many, and each of them would crawl every page. Right would be exact, "
+            "compact or bloom, which all nodes share; DEDUP_ALLOW_LOCAL = true if it is meant so"
+        )
+    if not shared and name == "bloom-module":
+        raise ConfigError(
+            "DEDUP_FILTER is bloom-module, but an AirSpider has no server that could have the "
+            "module. Right would be exact, compact or memory"
+        )
+    kind = SeenKind.LOCAL if name in LOCAL_FILTERS else SeenKind(name)
+    return SeenConfig(
+        kind=kind if shared else LOCAL_FILTERS.get(name, kind),
+        capacity=settings["DEDUP_INITIAL_CAPACITY"],
+        error_rate=settings["DEDUP_ERROR_RATE"],
+        max_layers=settings["DEDUP_MAX_LAYERS"],
+        generation_ms=int(settings["DEDUP_GENERATION"] * 1000),
+    )
+
+
 # -- the engine
 
 
@@ -289,7 +417,7 @@ def _build_engine(
     options = _engine_options(spider, settings, start, node)
     chain = _build_chain(settings, options, store, node, rng, threads)
     stack.push_async_callback(chain.close)
-    pipelines = load_pipelines(spider, settings)
+    pipelines = load_pipelines(spider, settings, store.url)
     if not pipelines:
         log.warning("ITEM_PIPELINES names no pipeline: items are counted, and stored nowhere")
     buffer = ItemBuffer(
@@ -319,9 +447,11 @@ def _build_engine(
             options=options,
             world=world,
             identity=store.identity,
+            items=store.items,
+            wall_ms=lambda: int(time.time() * 1000),
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
             show_summary=settings["RUN_SUMMARY_ENABLE"],
-            collect=store.collect,
+            collect=_chores(store),
             on_new_run=start.on_new_run,
         )
     )
@@ -335,7 +465,7 @@ def _engine_options(
     return EngineOptions(
         node=node,
         spider=spider.name,
-        run=_run_config(settings),
+        run=_run_config(settings, _seen_config(settings, shared=isinstance(spider, Spider))),
         concurrency=concurrency,
         max_held=max(4 * concurrency, 64),
         heartbeat_seconds=settings["HEARTBEAT_INTERVAL"],
@@ -352,6 +482,8 @@ def _engine_options(
         allowed_domains=frozenset(domain.lower() for domain in domains),
         drop_query_params=frozenset(settings["DROP_QUERY_PARAMS"]),
         default_table=settings["ITEM_DEFAULT_TABLE"],
+        filter_items=settings["ITEM_FILTER_ENABLE"],
+        count_items=settings["QUALITY_ENABLE"],
         seed_batch=settings["SEED_BATCH"],
         seed_pending_limit=_pending_limit(spider, settings),
     )
@@ -362,7 +494,7 @@ def _pending_limit(spider: BaseSpider, settings: Settings) -> int:
     return limit or (0 if isinstance(spider, Spider) else AIR_PENDING)
 
 
-def _run_config(settings: Settings) -> RunConfig:
+def _run_config(settings: Settings, seen: SeenConfig) -> RunConfig:
     return RunConfig(
         host_concurrency=settings["CONCURRENT_REQUESTS_PER_DOMAIN"],
         host_delay_ms=math.ceil(settings["DOWNLOAD_DELAY"] * 1000),
@@ -374,16 +506,24 @@ def _run_config(settings: Settings) -> RunConfig:
         autothrottle_start_ms=_ms(settings["AUTOTHROTTLE_START_DELAY"]),
         autothrottle_longest_ms=_ms(settings["AUTOTHROTTLE_MAX_DELAY"]),
         require_approval=settings["REQUIRE_RATE_APPROVAL"],
-        unapproved_delay_ms=gap_ms(settings["UNAPPROVED_RATE"]),
+        unapproved_delay_ms=_gap_ms(settings, "UNAPPROVED_RATE"),
         fetch_timeout_ms=int((settings["REQUEST_TIMEOUT"] or 3600.0) * 2000),
         lease_ms=int(settings["SPIDER_TASK_LEASE"] * 1000),
         max_retries=settings["SPIDER_MAX_RETRY_TIMES"],
         max_deliveries=settings["MAX_DELIVERIES"],
         keep_alive=settings["SPIDER_KEEP_ALIVE"],
         dedup_scope=_dedup_scope(settings),
+        seen=seen,
         finished_ttl_ms=int(settings["SPIDER_SEED_LOCK_TTL"] * 1000),
         run_ttl_ms=int(settings["RUN_TTL"] * 1000),
     )
+
+
+def _gap_ms(settings: Settings, name: str) -> int:
+    try:
+        return parse_rate(settings[name])
+    except ValueError as error:
+        raise ConfigError(f"{name} ({settings.origin(name)}): {error}") from None
 
 
 def _ms(seconds: float) -> int:

@@ -39,4 +39,12 @@ def end_text(summary: Mapping[str, Any]) -> str:
         f" · {counted(pages, 'page')} · {counted(items, 'item')}"
         f" · {number(failed)} failed · skipped {reasons_text(skipped, most=9)}"
     )
-    return "\n".join([said, *(f"  items: {output}" for output in summary.get("outputs", ()))])
+    quality = summary.get("quality") or {}
+    return "\n".join(
+        [
+            said,
+            *(f"  items: {output}" for output in summary.get("outputs", ())),
+            *(f"  unusual: {text}" for text in quality.get("unusual", ())),
+            *(f"  {text}" for text in quality.get("failed_gates", ())),
+        ]
+    )

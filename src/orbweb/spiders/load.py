@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orbweb.errors import ConfigError
 from orbweb.pipelines.base import BasePipeline, Row
 from orbweb.settings import Settings
 from orbweb.spiders.base import BaseSpider, ItemHandler
+
+EXTRAS = {
+    "confluent_kafka": "kafka",
+    "fsspec": "fsspec",
+    "psycopg": "sql",
+    "pyarrow": "parquet",
+    "pymongo": "mongo",
+    "pymysql": "sql",
+    "sqlalchemy": "sql",
+}
+"""Which extra of this package brings a library that a pipeline needs."""
 
 
 class HandlerPipeline(BasePipeline):
@@ -27,17 +38,21 @@ class HandlerPipeline(BasePipeline):
         return True
 
 
-def load_pipelines(spider: BaseSpider, settings: Settings) -> dict[str, BasePipeline]:
+def load_pipelines(
+    spider: BaseSpider, settings: Settings, store_url: str = ""
+) -> dict[str, BasePipeline]:
     """The spider's pipelines by name, which is the dotted path of their class.
 
+    They see the settings with REDIS_URL as it is, also that of an embedded store: `store_url`.
     Raises `ConfigError` that names the entry and what is wrong with it.
     """
     if spider.item_handler is not None:
         return {"item_handler": HandlerPipeline(spider.item_handler)}
     entries = settings["ITEM_PIPELINES"] if spider.pipelines is None else spider.pipelines
+    seen = {**settings, "REDIS_URL": store_url or settings["REDIS_URL"]}
     pipelines: dict[str, BasePipeline] = {}
     for entry in entries:
-        pipeline = _load_pipeline(entry, settings)
+        pipeline = _load_pipeline(entry, seen)
         kind = type(pipeline)
         name = entry if isinstance(entry, str) else f"{kind.__module__}.{kind.__qualname__}"
         if name in pipelines:
@@ -46,12 +61,18 @@ def load_pipelines(spider: BaseSpider, settings: Settings) -> dict[str, BasePipe
     return pipelines
 
 
-def _load_pipeline(entry: Any, settings: Settings) -> BasePipeline:
+def _load_pipeline(entry: Any, settings: Mapping[str, Any]) -> BasePipeline:
     found = entry
     if isinstance(entry, str):
         module, _, name = entry.rpartition(".")
         try:
             found = getattr(importlib.import_module(module or entry), name)
+        except ModuleNotFoundError as error:
+            extra = EXTRAS.get((error.name or "").partition(".")[0])
+            install = f": pip install 'orbweb[{extra}]'" if extra else ""
+            raise ConfigError(
+                f"ITEM_PIPELINES: {entry!r} cannot be loaded: {error}{install}"
+            ) from error
         except (ImportError, AttributeError) as error:
             raise ConfigError(f"ITEM_PIPELINES: {entry!r} cannot be loaded: {error}") from error
     if isinstance(found, type):

@@ -182,10 +182,14 @@ class LiveLine:
 
     def show(self, now: Snapshot) -> None:
         """Put a snapshot into the line."""
+        self.say(line(now))
+
+    def say(self, words: str) -> None:
+        """Put words into the line."""
         from rich.text import Text
 
         if self._live is not None:
-            self._live.update(Text(line(now), overflow="ellipsis", no_wrap=True), refresh=True)
+            self._live.update(Text(words, overflow="ellipsis", no_wrap=True), refresh=True)
 
     def __exit__(
         self,

@@ -20,9 +20,9 @@ class HostContract:
     async def test_a_host_bears_so_many_fetches_over_all_nodes(self, store: Store) -> None:
         node = await seeded(store, *pages("abcd"), page("z", "other"), host_concurrency=2)
         first = await node.take()
-        assert [lease.id for lease in first] == ["a", "b", "z"]
+        assert sorted(lease.id for lease in first) == ["a", "b", "z"]
         assert await node.peer("B").ids() == []
-        await node.finish(first[0])
+        await node.finish(next(lease for lease in first if lease.id == "a"))
         assert await node.peer("C").ids() == ["c"]
 
     async def test_a_body_that_has_arrived_frees_its_slot(self, store: Store) -> None:
@@ -78,7 +78,7 @@ class HostContract:
     async def test_a_delay_of_one_host_holds_up_no_other(self, store: Store) -> None:
         requests = [page(f"{host}{n}", host) for host in "xyz" for n in (1, 2)]
         node = await seeded(store, *requests, host_delay_ms=3_000)
-        assert await node.ids() == ["x1", "y1", "z1"]
+        assert sorted(await node.ids()) == ["x1", "y1", "z1"]
 
     async def test_the_delay_of_a_host_binds_other_runs(self, store: Store) -> None:
         one = await seeded(store, page("a"), job="one", host_delay_ms=3_000)
@@ -137,7 +137,7 @@ class HostContract:
     async def test_a_host_that_asks_for_a_pause_gets_it_from_all_runs(self, store: Store) -> None:
         node = await seeded(store, *pages("abc"), page("x", "h2"), host_concurrency=1)
         other = await seeded(store, *pages("stu"), job="other", host_concurrency=1)
-        (first, _) = await node.take()
+        (first,) = [lease for lease in await node.take() if lease.id == "a"]
         await node.frontier.hold_off([(first.host, 5_000)])
         await node.frontier.hold_off([(first.host, 1_000)])
         await node.finish(first)
@@ -179,7 +179,7 @@ class HostContract:
         requests = [page(f"{host}{n}", host) for host in "xyz" for n in range(50)]
         node = await seeded(store, *requests, host_concurrency=2)
         hosts = set[str]()
-        for _ in range(3):
+        for _ in range(8):
             store.turn(10)
             leases = await node.take(2)
             hosts |= {lease.host for lease in leases}

@@ -31,7 +31,8 @@ class LeaseContract:
     async def test_a_claim_hands_out_what_was_pushed(self, store: Store) -> None:
         node = await seeded(store, page("a", "h1", 3, payload=b"any\nbytes\0"))
         (lease,) = await node.take()
-        assert lease == Lease("a", "A:1", "h1", 3, 0, 1, b"any\nbytes\0")
+        assert lease.token.startswith("A:")
+        assert lease == Lease("a", lease.token, "h1", 3, 0, 1, b"any\nbytes\0")
 
     async def test_smaller_priority_first_and_in_order_of_arrival_within_one(
         self, store: Store
@@ -119,7 +120,7 @@ class LeaseContract:
         assert await node.peer("B").ids() == []
         await elapse(store, node, 1_000)
         (lease,) = await node.peer("C").take()
-        assert (lease.token, lease.retries, lease.deliveries) == ("C:1", 0, 2)
+        assert (lease.token[:2], lease.retries, lease.deliveries) == ("C:", 0, 2)
         assert await node.frontier.ack([done(late, *pages("xy"))]) == [False]
         status = await node.frontier.status()
         assert (status.pending, status.reaped, status.fenced) == (1, 1, 1)

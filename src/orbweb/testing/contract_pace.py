@@ -232,21 +232,21 @@ class PaceContract:
 
     async def test_nodes_have_hosts_of_their_own(self, store: Store) -> None:
         hosts = [f"h{n}" for n in range(40)]
-        requests = [page(f"{host}p{n}", host) for host in hosts for n in range(3)]
+        requests = [page(f"{host}p{n}", host) for host in hosts for n in range(4)]
         node = await seeded(store, *requests, host_delay_ms=GAP_MS)
         nodes = [node, node.peer("B")]
         for each in nodes:
             await each.frontier.renew(each.name, LEASE_MS, [])
         taken: list[set[str]] = []
-        for _ in range(3):
+        for wait in (GAP_MS - 30, *[GAP_MS + SLACK_MS] * 3):
             taken.append(set())
             for each in nodes:
                 leases = await each.take()
                 await each.finish(*leases)
                 taken[-1] |= {f"{each.name} {lease.host}" for lease in leases}
-            store.turn(GAP_MS - 20)
-        assert len(taken[1] & taken[2]) >= 35, "most come back to the node that had them"
-        assert all(sum(pair.startswith(each.name) for pair in taken[1]) >= 8 for each in nodes)
+            store.turn(wait)
+        assert len(taken[2] & taken[3]) >= 35, "most come back to the node that had them"
+        assert all(sum(pair.startswith(each.name) for pair in taken[3]) >= 8 for each in nodes)
 
     async def test_nobody_waits_long_for_the_node_whose_host_it_is(self, store: Store) -> None:
         requests = [page(f"h{n}p{m}", f"h{n}") for n in range(20) for m in range(2)]
@@ -262,11 +262,11 @@ class PaceContract:
         assert len(found) == 20, "B does not ask"
 
     async def test_a_node_that_asks_late_catches_up(self, store: Store) -> None:
-        names = [f"p{n:03}" for n in range(200)]
-        node = await seeded(store, *map(page, names), host_delay_ms=200)
+        names = [f"p{n:03}" for n in range(300)]
+        node = await seeded(store, *map(page, names), host_delay_ms=100)
         nodes = [node, node.peer("B"), node.peer("C")]
         taken = dict.fromkeys("ABC", 0)
-        for round in range(600):
+        for round in range(1200):
             for each in nodes:
                 if round % 150 == 0:
                     await each.frontier.renew(each.name, LEASE_MS, [])
@@ -274,7 +274,7 @@ class PaceContract:
                 taken[each.name] += len(leases)
                 await each.finish(*leases)
             store.turn(20)
-        assert min(taken.values()) >= max(taken.values()) - 24, taken
+        assert min(taken.values()) >= max(taken.values()) / 2, taken
 
     async def test_the_slot_of_one_request_is_not_anothers(self, store: Store) -> None:
         node = await seeded(store, *pages("abc"), host_concurrency=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any, Protocol
 
 from orbweb.frontier.base import (
@@ -85,7 +86,8 @@ def page(
     name: str, host: str = "h", priority: int = 0, *, filtered: bool = True, payload: bytes = b""
 ) -> NewRequest:
     """A request whose fingerprint follows from its name."""
-    fingerprint = int.from_bytes(name.encode(), "big") if filtered else None
+    digest = blake2b(name.encode(), digest_size=8).digest()
+    fingerprint = int.from_bytes(digest, "big", signed=True) if filtered else None
     return NewRequest(name, host, priority, fingerprint, payload or name.encode())
 
 

@@ -51,9 +51,14 @@ class DemoSite:
         host: str = "127.0.0.1",
         port: int = 0,
         latency_seconds: float = 0.0,
+        also_on: Sequence[str] = (),
     ) -> None:
-        """`port` 0 takes a free one. `latency_seconds` is added to every page."""
+        """`port` 0 takes a free one. `latency_seconds` is added to every page.
+
+        `also_on`: further addresses of this machine, served on the same port.
+        """
         self._host = host
+        self._also_on = also_on
         self._port = port
         self._latency_seconds = latency_seconds
         self._log_path = log
@@ -77,6 +82,8 @@ class DemoSite:
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port, backlog=1024).start()
         self._port = self._runner.addresses[0][1]
+        for address in self._also_on:
+            await web.TCPSite(self._runner, address, self._port, backlog=1024).start()
 
     async def stop(self) -> None:
         if self._runner is not None:
@@ -242,9 +249,12 @@ class SiteThread:
         host: str = "127.0.0.1",
         port: int = 0,
         latency_seconds: float = 0.0,
+        also_on: Sequence[str] = (),
     ) -> None:
         """See `DemoSite`."""
-        self._site = DemoSite(log=log, host=host, port=port, latency_seconds=latency_seconds)
+        self._site = DemoSite(
+            log=log, host=host, port=port, latency_seconds=latency_seconds, also_on=also_on
+        )
         self._started: Future[asyncio.AbstractEventLoop] = Future()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._main, name="demo-site", daemon=True)

@@ -2,7 +2,8 @@
 --
 -- ARGV  1 time, then for each request: id, token, reason, items, error ('' = none; else it is also
 --       kept as a dead letter), steps in which it emitted children before, and how many follow of:
---       children (five words each, see push_argv), pairs of reason and number of links not taken
+--       children (five words each, see push_argv), children of other shards (see send_argv), pairs
+--       of reason and number of links not taken
 -- Returns  one flag a request: 1 finished, 0 lease lost, or the store has forgotten children that
 --          were emitted (nothing of it was done)
 
@@ -18,11 +19,13 @@ local answer = {}
 local i = 2
 while i <= #ARGV do
   local id, token, reason, items, text = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4]
-  local children, skipped = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7])
-  local first_skipped = i + 8 + children * 5
+  local children, others, skipped = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7]), tonumber(ARGV[i + 8])
+  local first_other = i + 9 + children * 5
+  local first_skipped = first_other + others
   local body = body_of(id, token, ARGV[i + 5])
   if body then
-    push_argv(i + 8, children)
+    push_argv(i + 9, children)
+    send_argv(first_other, others)
     local host, _, retries = unpack_body(body)
     if text ~= '' then
       bury(id, body, retries + 1, reason, text)

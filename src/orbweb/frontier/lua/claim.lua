@@ -2,9 +2,9 @@
 --
 -- ARGV  1 time, 2 node, 3 seq of this claim, 4 how many, 5 lease ms
 -- Returns  code (ok, replay, old), state, pending, ms until it is worth asking again (-1 = nothing in
---          sight, or all that was asked for was handed out), stopping (0/1), paused (0/1), then for each
---          request: id, body, deliveries, ms to wait before it is sent, mark of the time reserved for it
---          (0 = its host has no gap)
+--          sight, or all that was asked for was handed out), stopping (0/1), paused (0/1), requests in
+--          the outbox, the server's wall clock (ms), then for each request: id, body, deliveries, ms to
+--          wait before it is sent, mark of the time reserved for it (0 = its host has no gap)
 
 if not begin() then return lost_run() end
 local node, number, want, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -17,11 +17,30 @@ local last, held = string.match(call('HGET', CLAIMS, node) or '0', '^(%d+)(.*)$'
 local out = {}
 local courteous = false
 local soonest -- shard's clock: when the next host is worth a look
+local some_expired -- whether any request was handed out in vain
+-- Written at the end, in one call each: owners, deadlines, the line of hosts, and who leaves it.
+local owners, deadlines, line, left = {}, {}, {}, {}
+
+local function add(words, first, second)
+  words[#words + 1] = first
+  words[#words + 1] = second
+end
+
+local function write(command, key, words)
+  for i = 1, #words, 1000 do
+    call(command, key, unpack(words, i, math.min(i + 999, #words)))
+  end
+end
+
+local function deliveries_of(id)
+  if some_expired == nil then some_expired = call('EXISTS', EXPIRED) == 1 end
+  return (some_expired and tonumber(call('HGET', EXPIRED, id)) or 0) + 1
+end
 
 local function hand_out(id, body, wait, reserved)
   out[#out + 1] = id
   out[#out + 1] = body
-  out[#out + 1] = (tonumber(call('HGET', EXPIRED, id)) or 0) + 1
+  out[#out + 1] = deliveries_of(id)
   out[#out + 1] = wait
   out[#out + 1] = reserved
 end
@@ -44,6 +63,7 @@ end
 
 -- Other runs that want the host: they have looked for it not long ago, and could not have it.
 local function contenders(host)
+  if #others == 0 then return 0 end
   local since = host_now - RIVAL_MS - 2 * gap
   local runs = call('ZCOUNT', WAITING .. host, since, '+inf')
   local own = tonumber(call('ZSCORE', WAITING .. host, RUN))
@@ -65,7 +85,7 @@ local function fair(host, free)
 end
 
 local function look_again(host, at)
-  call('ZADD', READY, at, host)
+  add(line, at, host)
 end
 
 local function wait_for(host)
@@ -77,16 +97,17 @@ local function first_end(host)
   return tonumber(call('ZRANGE', SLOTS .. host, 0, 0, 'WITHSCORES')[2])
 end
 
-local function lease_one(host, id, body, wait, reserved)
-  call('HSET', OWNER, id, token)
-  call('ZADD', DEADLINE, now + lease, id)
-  call('ZADD', SLOTS .. host, host_now + fetch_ms, RUN .. ' ' .. id .. ' ' .. token)
+local function lease_one(slots, id, body, wait, reserved)
+  add(owners, id, token)
+  add(deadlines, now + lease, id)
+  add(slots, host_now + fetch_ms, RUN .. ' ' .. id .. ' ' .. token)
   hand_out(id, body, wait, reserved)
 end
 
 -- Leases up to `limit` requests of a host, the best first; with a gap, as many as may begin soon.
+-- Returns how many, and when the host is allowed again.
 local function lease_from(host, limit, at)
-  local got = 0
+  local got, slots = 0, {}
   local popped = call('ZPOPMIN', QUEUE .. host, gap > 0 and 1 or limit)
   while #popped > 0 do
     for i = 1, #popped, 2 do
@@ -99,20 +120,21 @@ local function lease_from(host, limit, at)
           at = reserve(host, at)
           reserved = mark(at)
         end
-        lease_one(host, popped[i], body, wait, reserved)
+        lease_one(slots, popped[i], body, wait, reserved)
       end
     end
     if gap == 0 or got >= limit or at > host_now + LOOK_AHEAD_MS then break end
     popped = call('ZPOPMIN', QUEUE .. host, 1)
   end
   if got > 0 then
-    call('HSET', HOST .. host, 'rate', int(rate + 1000 * got), 'rate_at', int(host_now), 'last', RUN)
+    write('ZADD', SLOTS .. host, slots)
+    call('HSET', HOST .. host, 'rate', int(rate + 1000 * got), 'rate_at', int(host_now), 'last', RUN,
+      'taken', int(taken + got))
     note_weight(host, rate + 1000 * got)
-    call('HINCRBY', HOST .. host, 'taken', got)
     if clamped then call('HINCRBY', HOST .. host, 'clamped', got) end
     if not steered then call('EXPIRE', HOST .. host, RECORD_TTL) end
   end
-  return got
+  return got, at
 end
 
 -- Takes what the host allows. It has been in the line since `since`; `own` is false for one that
@@ -125,8 +147,9 @@ local function take_from(host, own, since)
     if #others > 0 then wait_for(host) end
     return look_again(host, at)
   end
-  call('ZREMRANGEBYSCORE', SLOTS .. host, '-inf', host_now)
-  local free = most - call('ZCARD', SLOTS .. host)
+  local used = call('ZCARD', SLOTS .. host)
+  if used > 0 then used = used - call('ZREMRANGEBYSCORE', SLOTS .. host, '-inf', host_now) end
+  local free = most - used
   local for_node = free
   if free > 0 then free, for_node = fair(host, free) end
   if free <= 0 then
@@ -142,12 +165,12 @@ local function take_from(host, own, since)
     if not its_turn then courteous = true end
     if host_now < at + (its_turn and patience(own, allowed == 0 or since > allowed) or GRACE_MS) then return look_again(host, at) end
   end
-  local got = lease_from(host, math.min(want - #out / WORDS, for_node), math.max(host_now, at))
+  local got, next_at = lease_from(host, math.min(want - #out / WORDS, for_node), math.max(host_now, at))
   if call('EXISTS', QUEUE .. host) == 0 then
-    call('ZREM', READY, host)
+    left[#left + 1] = host
     call('ZREM', WAITING .. host, RUN)
   elseif gap > 0 then
-    look_again(host, math.max(host_now, next_allowed(host)))
+    look_again(host, math.max(host_now, next_at))
   elseif got >= free then
     wait_for(host)
     look_again(host, first_end(host))
@@ -160,24 +183,31 @@ local function wanted()
   return want - #out / WORDS > 0
 end
 
+local function due_hosts(first, how_many)
+  return call('ZRANGEBYSCORE', READY, '-inf', host_now + LOOK_AHEAD_MS, 'WITHSCORES', 'LIMIT', first, how_many)
+end
+
 -- The hosts that are due: first those of the node, then others that nobody has come for, and at last
 -- those whose queues are so long that they would keep all others waiting.
 local function take_from_ready_hosts()
-  local scanned = want + 20
-  if #nodes > 1 then scanned = math.min(MOST_SCANNED, scanned * #nodes) end
-  local due = call('ZRANGEBYSCORE', READY, '-inf', host_now + LOOK_AHEAD_MS, 'WITHSCORES', 'LIMIT', 0, scanned)
+  local step = want + 20
+  local most_scanned = #nodes > 1 and math.min(MOST_SCANNED, step * #nodes) or step
   local foreign, crowded = {}, {}
-  for i = 1, #due, 2 do
-    if not wanted() then return end
-    local host, since = due[i], tonumber(due[i + 1])
-    local own = is_own(host)
-    if backlog_limit > 0 and call('ZCARD', QUEUE .. host) > backlog_limit then
-      crowded[#crowded + 1] = {host, own, since}
-    elseif own or behind then
-      take_from(host, own, since)
-    elseif delay == 0 or since - SPARE_MS <= host_now then
-      foreign[#foreign + 1] = {host, own, since}
+  for first = 0, most_scanned - 1, step do
+    local due = due_hosts(first, math.min(step, most_scanned - first))
+    for i = 1, #due, 2 do
+      if not wanted() then return end
+      local host, since = due[i], tonumber(due[i + 1])
+      local own = is_own(host)
+      if backlog_limit > 0 and call('ZCARD', QUEUE .. host) > backlog_limit then
+        crowded[#crowded + 1] = {host, own, since}
+      elseif own or behind then
+        take_from(host, own, since)
+      elseif delay == 0 or since - SPARE_MS <= host_now then
+        foreign[#foreign + 1] = {host, own, since}
+      end
     end
+    if #due < 2 * step then break end
   end
   for _, later in ipairs({foreign, crowded}) do
     for _, each in ipairs(later) do
@@ -185,6 +215,13 @@ local function take_from_ready_hosts()
       take_from(unpack(each))
     end
   end
+end
+
+local function write_what_changed()
+  write('HSET', OWNER, owners)
+  write('ZADD', DEADLINE, deadlines)
+  write('ZADD', READY, line)
+  write('ZREM', READY, left)
 end
 
 -- When it is worth asking again: the next hosts, each when this node may take it.
@@ -227,6 +264,7 @@ else
   read_others()
   read_turns(node)
   if paused == 0 then take_from_ready_hosts() end
+  write_what_changed()
   note_claim()
 end
 commit()
@@ -248,6 +286,8 @@ if code == 'ok' and wanted() then
   sooner(first_of(DEADLINE), now, run_step)
   if courteous then wait = math.max(wait, COURTESY_MS) end
 end
-local answer = {code, state, call('HLEN', BODY), wait, call('HEXISTS', META, 'stopping'), paused}
+local answer = {
+  code, state, call('HLEN', BODY) + away(), wait, call('HEXISTS', META, 'stopping'), paused, away(), wall,
+}
 for i = 1, #out do answer[#answer + 1] = out[i] end
 return answer

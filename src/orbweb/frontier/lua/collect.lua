@@ -9,7 +9,7 @@ local budget = tonumber(ARGV[2])
 local answer = {0}
 for _, name in ipairs(call('ZRANGEBYSCORE', SHARD .. ':runs', '-inf', wall, 'LIMIT', 0, 10)) do
   use(SHARD .. ':run:' .. name)
-  local pending = call('HLEN', BODY)
+  local pending = call('HLEN', BODY) + call('ZCARD', OUTBOX)
   if pending > 0 then
     answer[#answer + 1] = name
     answer[#answer + 1] = int(pending)
@@ -21,17 +21,37 @@ end
 
 local removed = 0
 
--- Unlinks the buckets from the last to the first; what is announced always covers what is left.
-local function remove_seen(base)
-  local buckets = tonumber(call('HGET', base, 'buckets')) or 1
-  while buckets > 0 and removed < budget do
-    buckets = buckets - 1
-    call('UNLINK', base .. ':' .. int(buckets))
+-- Unlinks a part of what is seen, from its last key to its first: `name` is its key, how many more are
+-- named after it, and the kind.
+local function remove_part(name)
+  local key, keys, kind = string.match(name, '^(%S+) (%d+) (%S+)$')
+  local left = tonumber(keys)
+  call('SREM', GARBAGE, name)
+  while left > 0 and removed < budget do
+    left = left - 1
+    call('UNLINK', key .. seen_key(kind, left))
     removed = removed + 1
   end
-  if buckets > 0 then call('HSET', base, 'buckets', int(buckets)) return false end
-  call('UNLINK', base)
-  return true
+  if left > 0 then
+    call('SADD', GARBAGE, key .. ' ' .. int(left) .. ' ' .. kind)
+  else
+    call('UNLINK', key)
+    removed = removed + 1
+  end
+end
+
+-- What is seen becomes garbage part by part.
+local function give_up_seen(base)
+  local kind = call('HGET', base, 'kind')
+  if not kind then return end
+  local parts = call('HGETALL', base .. ':parts')
+  for i = 1, #parts, 2 do
+    local size = tonumber(string.match(parts[i + 1], '^%d+ (%d+)'))
+    call('SADD', GARBAGE, base .. ':' .. parts[i] .. ' ' .. int(seen_keys(kind, size)) .. ' ' .. kind)
+  end
+  local v = call('HMGET', base, 'part', 'size')
+  call('SADD', GARBAGE, base .. ':' .. v[1] .. ' ' .. int(seen_keys(kind, tonumber(v[2]))) .. ' ' .. kind)
+  call('UNLINK', base, base .. ':parts', base .. ':sure', base .. ':hosts')
 end
 
 local function remove_queues()
@@ -43,13 +63,17 @@ local function remove_queues()
   return call('EXISTS', READY) == 0
 end
 
-local base = call('SRANDMEMBER', SHARD .. ':garbage')
-if base then
+local base = call('SRANDMEMBER', GARBAGE)
+if base and string.find(base, ' ', 1, true) then
+  remove_part(base)
+elseif base then
   use(base)
-  if remove_seen(base .. ':seen') and removed < budget and remove_queues() then
-    call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, VISITS, PARKED, HUNGRY,
-      LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS)
-    call('SREM', SHARD .. ':garbage', base)
+  give_up_seen(base .. ':seen')
+  if remove_queues() then
+    call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY,
+      LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX, base .. ':items', base .. ':marks',
+      base .. ':failed_items', base .. ':quality')
+    call('SREM', GARBAGE, base)
     removed = removed + 1
   end
 end

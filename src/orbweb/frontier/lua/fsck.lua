@@ -83,7 +83,7 @@ elseif part == 'ready' then
   for i = 1, #page, 2 do trim_queue(page[i]) end
 end
 if cursor == '0' then part = following[part] end
-if part == 'end' and state == 'done' and call('HLEN', BODY) > 0 then
+if part == 'end' and state == 'done' and call('HLEN', BODY) + away() > 0 then
   reopen()
   fix()
 end

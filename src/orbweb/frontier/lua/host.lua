@@ -17,7 +17,7 @@ local most -- fetches at once
 local closed_until -- shard's clock; paused, or the circuit is open
 local clamped -- the approved rate is what slows it down
 local steered -- an operator has had a word
-local rate, last_run -- decayed count of fetches (thousandths); the run that fetched last
+local rate, taken, last_run -- decayed count of fetches (thousandths); all of them; the run of the last one
 
 local random_gap, auto, auto_start, auto_longest, circuit_threshold, circuit_cooldown, refused_pause
 local needs_approval, unapproved, backlog_limit
@@ -66,7 +66,7 @@ end
 
 local function weigh(host)
   local v = call('HMGET', HOST .. host, 'limit', 'limit_until', 'paused', 'crawl', 'ceiling', 'ceiling_until',
-    'opens', 'open_until', 'auto', 'rate', 'rate_at', 'last')
+    'opens', 'open_until', 'auto', 'rate', 'rate_at', 'last', 'taken')
   gap, most, closed_until, clamped = delay, concurrency, 0, false
   for i = 1, #others, 3 do
     if call('EXISTS', others[i] .. ':queue:' .. host) == 1 then
@@ -90,7 +90,7 @@ local function weigh(host)
       most = 1 -- one request tries whether the host is well again
     end
   end
-  rate, last_run = decayed(v[10], v[11]), v[12]
+  rate, taken, last_run = decayed(v[10], v[11]), tonumber(v[13]) or 0, v[12]
 end
 
 local function next_allowed(host)

@@ -32,7 +32,8 @@
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
 --   :jobs       hash  job -> generation      of what its runs have seen, when they share it
 --   :runs       zset  job:run:epoch -> when it may be collected (wall ms, inf = never)
---   :garbage    set   run bases that nobody can reach any more
+--   :garbage    set   run bases that nobody can reach any more, and parts of what is seen: a key,
+--                     how many keys begin with it, and the kind
 -- Run
 --   :meta       hash  state, counters, configuration, the run's own clock (wall, log)
 --   :body       hash  id -> host \n priority \n retries \n payload     THE set of pending requests
@@ -51,7 +52,12 @@
 --   :nodes      zset  node -> last beat (run's clock), :beats hash node -> wall ms \n what it said
 --   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n error
 --   :reasons    hash  reason -> how many requests ended or were dropped for it
---   :seen       hash  buckets, count, and :seen:N sets of fingerprints (under the job when shared)
+--   :left       hash  id -> body of requests that ended while an export read the run, >id -> its
+--                     fingerprints in :visits, <fingerprint -> what was in :parked
+--   :seen       hash  which requests are seen (under the job when shared): see `seen.lua`
+--   :outbox     zset  request for another shard, as one word -> order of arrival; pending like :body
+--   :items      set   keys of items that are stored (under the job when shared), :marks hash item -> page,
+--                     :failed_items hash and :quality hash: plain values, see `frontier/items.py`
 
 local call = redis.call
 local SHARD = KEYS[1]
@@ -60,32 +66,36 @@ local SHARD_STEP_MS = 1000
 local NO_LIMIT = 1000000
 local RIVAL_MS = 1000 -- who has asked within this time is taken to want a slot still
 local COURTESY_MS = 20
-local BUCKET_LOAD = 192 -- the fullest bucket holds about twice that; an int-set ends at 512
 local PRIORITY_STEP = 4294967296
 
 local RUN, META, BODY, QUEUE, READY, DELAYED, DEADLINE, OWNER
-local EXPIRED, EMITTED, VISITED, VISITS, PARKED, HUNGRY, LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS
+local EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY
+local LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX
+local GARBAGE = SHARD .. ':garbage'
 local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':waiting:'
 local HOST, PACE = SHARD .. ':host:', SHARD .. ':pace'
 
 local wall, now, host_now -- server's clock; the run's clock; the shard's clock
 local state, seq, concurrency, delay, fetch_ms, max_retries, max_deliveries, seen_base
 local first_seq, run_step
+local shards -- over how many the run is spread; alone, this one knows the end by itself
 local reasons, counters = {}, {}
 local visiting
 local duplicates = 0
-local known, armed = {}, {} -- fingerprints that are seen; hosts that are in the line
-local seen_buckets, seen_count, seen_low, seen_first_count
+local armed = {} -- hosts that are in the line
+-- What `seen.lua` still has to write.
+local on_commit
+local journal -- an export runs: requests that leave are noted
 
 local function use(base)
   RUN = base
   META, BODY, QUEUE, READY = base .. ':meta', base .. ':body', base .. ':queue:', base .. ':ready'
   DELAYED, DEADLINE, OWNER = base .. ':delayed', base .. ':deadline', base .. ':owner'
   EXPIRED, EMITTED = base .. ':expired', base .. ':emitted'
-  VISITED, VISITS, PARKED = base .. ':visited', base .. ':visits', base .. ':parked'
+  VISITED, VISITS, PARKED, LEFT = base .. ':visited', base .. ':visits', base .. ':parked', base .. ':left'
   HUNGRY, LOADS, HOMES = base .. ':hungry', base .. ':loads', base .. ':homes'
   CLAIMS, NODES, BEATS = base .. ':claims', base .. ':nodes', base .. ':beats'
-  DEAD, WHY, REASONS = base .. ':dead', base .. ':why', base .. ':reasons'
+  DEAD, WHY, REASONS, OUTBOX = base .. ':dead', base .. ':why', base .. ':reasons', base .. ':outbox'
 end
 
 local function int(number)
@@ -115,12 +125,14 @@ end
 local function begin()
   read_wall()
   local meta = call('HMGET', META, 'state', 'wall', 'log', 'step', 'seq', 'concurrency', 'delay',
-    'fetch', 'retries', 'deliveries', 'seen')
+    'fetch', 'retries', 'deliveries', 'seen', 'journal', 'shards')
   if not meta[1] then return nil end
   state, seq, concurrency, delay = meta[1], tonumber(meta[5]), tonumber(meta[6]), tonumber(meta[7])
   fetch_ms, max_retries, max_deliveries, seen_base = tonumber(meta[8]), tonumber(meta[9]), tonumber(meta[10]), meta[11]
+  journal = meta[12] and tonumber(meta[12]) > wall
   first_seq = seq
   run_step = tonumber(meta[4])
+  shards = tonumber(meta[13] or 1)
   now = tick(META, meta[2], meta[3], run_step)
   local shard = call('HMGET', SHARD .. ':clock', 'wall', 'log')
   host_now = tick(SHARD .. ':clock', shard[1], shard[2], SHARD_STEP_MS)
@@ -139,10 +151,23 @@ end
 -- Takes an incarnation, job:run:epoch, out of use: its nodes find it lost from now on.
 local function give_up(name)
   local base = SHARD .. ':run:' .. name
-  call('SADD', SHARD .. ':garbage', base)
+  call('SADD', GARBAGE, base)
   call('ZREM', SHARD .. ':runs', name)
   call('HDEL', SHARD .. ':pace', base)
   call('HDEL', base .. ':meta', 'state')
+end
+
+-- How many keys a part of what is seen has after its own (see `seen.lua`), and how they end.
+local function seen_keys(kind, size)
+  if kind == 'bloom' then return math.ceil(size / 1024) end
+  return size
+end
+
+local function seen_key(kind, number)
+  if kind ~= 'exact' or number == 0 then return ':' .. int(number) end
+  local low = 1 -- buckets of `exact` are numbered as they were split off, and named by their range
+  while low * 2 <= number do low = low * 2 end
+  return ':' .. int((2 * (number - low) + 1) / (2 * low) * 1073741824)
 end
 
 local function count(reason, n)
@@ -153,12 +178,19 @@ local function bump(counter, n)
   counters[counter] = (counters[counter] or 0) + (n or 1)
 end
 
--- Marks the run done when nothing is pending. The truth is the set of bodies, not a counter.
+local function away()
+  return shards > 1 and call('ZCARD', OUTBOX) or 0
+end
+
+local function mark_done()
+  state = 'done'
+  call('HSET', META, 'state', 'done', 'finished', int(wall))
+end
+
+-- Marks the run done when nothing is pending. The truth is the set of bodies, not a counter. One shard
+-- of several cannot know: there it is marked by `close`.
 local function finish()
-  if state == 'running' and call('HLEN', BODY) == 0 then
-    state = 'done'
-    call('HSET', META, 'state', 'done', 'finished', int(wall))
-  end
+  if shards == 1 and state == 'running' and call('HLEN', BODY) == 0 then mark_done() end
 end
 
 -- Writes what the transition counted, and ends the run if it is over. Every transition ends with it.
@@ -167,7 +199,7 @@ local function commit()
   if duplicates > 0 then count('duplicate_request', duplicates) end
   for reason, n in pairs(reasons) do call('HINCRBY', REASONS, reason, n) end
   for counter, n in pairs(counters) do call('HINCRBY', META, counter, n) end
-  if seen_buckets and seen_count ~= seen_first_count then call('HSET', seen_base, 'count', int(seen_count)) end
+  if on_commit then on_commit() end
   finish()
 end
 
@@ -187,67 +219,6 @@ local function unpack_body(body)
   return host, tonumber(priority), tonumber(retries), string.sub(body, rest)
 end
 
--- Seen requests: 64-bit numbers in int-sets, spread by linear hashing (W. Litwin, VLDB 1980), so that
--- the set grows one bucket at a time and no call ever moves more than one bucket per new URL.
-local function seen_open()
-  if seen_buckets then return end
-  local v = call('HMGET', seen_base, 'buckets', 'count')
-  seen_buckets, seen_count = tonumber(v[1]) or 1, tonumber(v[2]) or 0
-  seen_first_count = seen_count
-  seen_low = 1
-  while seen_low * 2 <= seen_buckets do seen_low = seen_low * 2 end
-end
-
-local function spread(member) -- the last nine digits are as random as the fingerprint
-  return tonumber(string.sub(member, -9))
-end
-
-local function bucket_key(member)
-  local number = spread(member)
-  local bucket = number % (seen_low * 2)
-  if bucket >= seen_buckets then bucket = number % seen_low end
-  return seen_base .. ':' .. bucket
-end
-
--- Links repeat within a call, above all those of a site's menu: each is looked up once.
-local function is_seen(member)
-  local seen = known[member]
-  if seen == nil then
-    seen_open()
-    seen = call('SISMEMBER', bucket_key(member), member) == 1
-    known[member] = seen
-  end
-  return seen
-end
-
--- Splits one bucket. The new one is filled before it is announced and the old one emptied after, so
--- a torn write leaves a superfluous copy, never a gap.
-local function split_bucket()
-  local from, into = seen_buckets - seen_low, seen_buckets
-  local moved = {}
-  for _, member in ipairs(call('SMEMBERS', seen_base .. ':' .. int(from))) do
-    if spread(member) % (seen_low * 2) == into then moved[#moved + 1] = member end
-  end
-  local function each_thousand(command, key)
-    for i = 1, #moved, 1000 do
-      call(command, key, unpack(moved, i, math.min(i + 999, #moved)))
-    end
-  end
-  each_thousand('SADD', seen_base .. ':' .. int(into))
-  seen_buckets = seen_buckets + 1
-  call('HSET', seen_base, 'buckets', int(seen_buckets))
-  each_thousand('SREM', seen_base .. ':' .. int(from))
-  if seen_buckets == seen_low * 2 then seen_low = seen_buckets end
-end
-
-local function remember(member)
-  seen_open()
-  known[member] = true
-  if call('SADD', bucket_key(member), member) == 0 then return end
-  seen_count = seen_count + 1
-  if seen_count > seen_buckets * BUCKET_LOAD then split_bucket() end
-end
-
 local function enqueue(id, host, priority)
   seq = seq + 1
   call('ZADD', QUEUE .. host, priority * PRIORITY_STEP + seq, id)
@@ -261,35 +232,6 @@ end
 local function is_visiting()
   if visiting == nil then visiting = call('EXISTS', VISITED) == 1 end
   return visiting
-end
-
--- Whether a page that is seen may enter all the same. One that a redirect has taken waits for the
--- fate of the redirected request: the first link to it is parked while that one is pending, and
--- enters when it has died.
-local function is_free(id, host, priority, member, payload)
-  local owner = call('HGET', VISITED, member)
-  if not owner then return false end
-  if call('HEXISTS', BODY, owner) == 1 then
-    call('HSETNX', PARKED, member, id .. '\n' .. pack_body(host, priority, 0, payload))
-    return false
-  end
-  call('HDEL', VISITED, member)
-  return true
-end
-
--- Deduplicates and enqueues: 1 when the request is new. 'seen' is written last: a torn write may
--- repeat a URL, never forget one.
-local function push(id, host, priority, member, payload)
-  local seen = member ~= '' and is_seen(member)
-  if seen and is_visiting() and is_free(id, host, priority, member, payload) then seen = false end
-  if seen or call('HEXISTS', BODY, id) == 1 then
-    duplicates = duplicates + 1
-    return 0
-  end
-  call('HSET', BODY, id, pack_body(host, priority, 0, payload))
-  enqueue(id, host, priority)
-  if member ~= '' then remember(member) end
-  return 1
 end
 
 -- The fate of a request whose redirects took pages: they are its own when it has ended well; when
@@ -306,19 +248,13 @@ local function end_visits(id, died)
       enqueue(link, host, priority)
     end
     if link or not died then call('HDEL', VISITED, member) end
-    if link then call('HDEL', PARKED, member) end
+    if link then
+      if journal then call('HSET', LEFT, '<' .. member, link .. '\n' .. body) end
+      call('HDEL', PARKED, member)
+    end
   end
+  if journal then call('HSET', LEFT, '>' .. id, members) end
   call('HDEL', VISITS, id)
-end
-
--- Pushes the requests that stand in ARGV from `first`, five words each: id, host, priority,
--- fingerprint ('' = not deduplicated), payload. Returns how many were new.
-local function push_argv(first, how_many)
-  local added = 0
-  for i = first, first + (how_many - 1) * 5, 5 do
-    added = added + push(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4])
-  end
-  return added
 end
 
 local function owns(id, token)
@@ -354,6 +290,7 @@ local function bury(id, body, tries, reason, text)
 end
 
 local function forget(id)
+  if journal then call('HSET', LEFT, id, call('HGET', BODY, id) or '') end
   call('HDEL', BODY, id)
   call('HDEL', EXPIRED, id)
 end

@@ -68,10 +68,13 @@ def _nothing_lost(record: Record) -> Iterator[Violation]:
     reachable = record.site.expected(set(), record.plan.config.max_retries)
     for page in fetched - set(reachable):
         yield Violation("unknown_url", page)
-    yield from _items(record, expected)
+    yield from _items(record, expected, reachable)
 
 
-def _items(record: Record, expected: Counter[str]) -> Iterator[Violation]:
+def _items(record: Record, expected: Counter[str], reachable: Counter[str]) -> Iterator[Violation]:
+    """`expected` is the least; `reachable` the most, since a page may have been done before the
+    server forgot it and it died.
+    """
     stored = _stored(record.events)
     silent = _silent(record)
     most = record.plan.config.max_retries
@@ -80,8 +83,10 @@ def _items(record: Record, expected: Counter[str]) -> Iterator[Violation]:
         wanted = 0 if page.flaky > most else page.items
         for number in range(wanted):
             copies = len(stored.get((name, number), ()))
-            if copies > requests + record.site.redirects_to(name):
-                yield Violation("duplicate_item", f"{name} #{number}: {copies} of {requests}")
+            if copies > reachable[name] + record.site.redirects_to(name):
+                yield Violation(
+                    "duplicate_item", f"{name} #{number}: {copies} of {reachable[name]}"
+                )
             if copies < requests and name not in silent and record.ended:
                 yield Violation("lost_item", f"{name} #{number}: {copies} of {requests}")
     for event in record.of_kind("key_conflict"):

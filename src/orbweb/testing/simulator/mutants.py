@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from orbweb.engine import pacer as pacer_module
 from orbweb.engine import step as step_module
 from orbweb.engine.outputs import Admission, Outputs
 from orbweb.errors import StoreUnavailable
@@ -33,7 +34,8 @@ from orbweb.frontier.base import (
     SeedReply,
 )
 from orbweb.frontier.memory_state import MemoryShard, Place, Run, Task
-from orbweb.model.item import ItemRecord
+from orbweb.frontier.sharded import ShardedFrontier
+from orbweb.model.item import ItemRecord, Origin
 from orbweb.model.request import Request
 from orbweb.pipelines.buffer import ItemBuffer, Rejected
 from orbweb.testing.simulator.plan import Plan, Weather
@@ -66,6 +68,8 @@ class Mutant:
     weather: Weather | None = Weather.STORM
     server: type[StoreFrontier] = StoreFrontier
     frontier: type[LossyFrontier] = LossyFrontier
+    sharded: type[ShardedFrontier] = ShardedFrontier
+    shards: int = 1
     buffer: type[ItemBuffer] = ItemBuffer
     patches: tuple[tuple[Any, str, Any], ...] = ()
     """Module or class, name, value: what is replaced in the production code."""
@@ -115,8 +119,9 @@ class _DedupThenPush(LossyFrontier):
 class _SeparateSeen(StoreFrontier):
     async def mark_seen(self, fingerprint: int) -> bool:
         run = self._begin()
-        is_new = fingerprint not in run.seen
-        run.seen.add(fingerprint)
+        is_new = not run.seen.has(fingerprint, "", self._wall)
+        if is_new:
+            run.seen.put(fingerprint, "")
         return is_new
 
 
@@ -152,8 +157,10 @@ class _PopThenLease(LossyFrontier):
 
 
 class _AnswersEarly(ItemBuffer):
-    def submit(self, records: Sequence[ItemRecord]) -> asyncio.Future[list[Rejected]]:
-        super().submit(records).add_done_callback(lambda future: future.exception())
+    def submit(
+        self, records: Sequence[ItemRecord], origin: Origin | None = None
+    ) -> asyncio.Future[list[Rejected]]:
+        super().submit(records, origin).add_done_callback(lambda future: future.exception())
         answer: asyncio.Future[list[Rejected]] = asyncio.get_running_loop().create_future()
         answer.set_result([])
         return answer
@@ -300,7 +307,7 @@ class _KeyOfAttempt(Outputs):
 def _keep_seen(old: MemoryShard, new: MemoryShard) -> None:
     for base, run in new.runs.items():
         if base in old.runs:
-            run.seen.update(old.runs[base].seen)
+            run.seen = old.runs[base].seen
 
 
 def _no_step(config: RunConfig) -> int:
@@ -328,6 +335,10 @@ class _NoReplay(StoreFrontier):
 
 def _unchecked(step: Any) -> bool:
     return True
+
+
+def _never_stale(pacer: Any, turn: Any) -> bool:
+    return False
 
 
 _is_held, _renew = step_module.Step._is_held, step_module.Step._renew
@@ -472,7 +483,10 @@ MUTANTS: dict[str, Mutant] = {
             "start_unchecked",
             "who trusts a lease without a look at the clock",
             by=("zombie_start",),
-            patches=((step_module.Step, "_is_held", _unchecked),),
+            patches=(
+                (step_module.Step, "_is_held", _unchecked),
+                (pacer_module.Pacer, "_is_stale", _never_stale),
+            ),
             change=_many_pauses,
         ),
         Mutant(

@@ -19,6 +19,7 @@ from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 from orbweb.testing.simulator.history import Exit
+from orbweb.testing.simulator.server import connect
 from orbweb.testing.simulator.sink import SinkPipeline
 from orbweb.testing.virtual import VirtualLoop
 
@@ -53,7 +54,7 @@ class Node:
 
     def _parts(self) -> EngineParts:
         simulation, plan = self.simulation, self.simulation.plan
-        connection = simulation.mutant.frontier(simulation.network, self)
+        connection = self._connection()
         rng = random.Random(self.timeline.rng.random())
         pipeline = SinkPipeline(self, simulation.sink)
         buffer = simulation.mutant.buffer(
@@ -90,11 +91,10 @@ class Node:
 
     async def _main(self) -> None:
         report = await self.engine.run()
-        run = self.simulation.server.run
         facts = Exit(
             report.exit_code,
             report.state,
-            sum(id != HOLD_ID for id in run.tasks) if run else 0,
+            len(self.simulation.server.pending() - {HOLD_ID}),
             self.joined_done,
         )
         self.simulation.log("exit", self.name, report.why, facts)
@@ -102,7 +102,12 @@ class Node:
 
     @asynccontextmanager
     async def _connect(self, epoch: str) -> AsyncIterator[Frontier]:
-        yield self.simulation.mutant.frontier(self.simulation.network, self)
+        yield self._connection()
+
+    def _connection(self) -> Any:
+        simulation = self.simulation
+        mutant, shards = simulation.mutant, simulation.plan.shards
+        return connect(simulation.network, self, mutant.frontier, mutant.sharded, shards)
 
     async def _run_blocking(self, func: Callable[..., Any], /, *args: Any) -> Any:
         """A thread of the pool takes a moment, then does its work at one instant."""

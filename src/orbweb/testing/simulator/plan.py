@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from orbweb.frontier.base import RunConfig
+from orbweb.frontier.seen import SeenConfig, SeenKind
 
 LEASE_MS = 12_000
 FETCH_TIMEOUT_MS = 40_000
+SEEN_KINDS = (SeenKind.EXACT, SeenKind.COMPACT, SeenKind.BLOOM, SeenKind.SET)
+"""Filters of the simulated runs, in turn. They are so small that a site needs several layers."""
 
 
 class Weather(StrEnum):
@@ -59,6 +62,7 @@ class Plan:
     max_held: int = 12
     store_timeout_ms: int = 1000
     """Beyond a twelfth of a lease, as in production, some lost packets in a row cost a lease."""
+    shards: int = 1
     poison: bool = False
     seed_errors: int = 0
     """How often `start_requests` raises half-way, over all nodes."""
@@ -104,6 +108,7 @@ def make_plan(seed: int, rng: random.Random, weather: Weather | None = None) -> 
         max_deliveries=5,
         keep_alive=rng.random() < 0.1,
         dedup_scope=rng.choice(["run", "spider"]),
+        seen=SeenConfig(SEEN_KINDS[seed // 2 % len(SEEN_KINDS)], capacity=16),
         run_ttl_ms=0,
     )
     return Plan(

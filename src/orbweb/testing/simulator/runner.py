@@ -11,16 +11,21 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 
 from orbweb.testing.simulator.checker import Violation
 from orbweb.testing.simulator.history import Record
 from orbweb.testing.simulator.mutants import MUTANTS, NO_MUTANT, Mutant
 from orbweb.testing.simulator.plan import Weather
+from orbweb.testing.simulator.shard_mutants import SHARD_MUTANTS
 from orbweb.testing.simulator.world import prepared, simulate
 
 CHUNK = 50
 """Seeds of one task of a worker process; garbage is collected between tasks."""
+
+ALL_MUTANTS = {**MUTANTS, **SHARD_MUTANTS}
+"""All mutants of the design by name."""
 
 FACTS = ("crash", "pause", "wedge", "partition", "terminate", "outage", "rollback")
 
@@ -77,14 +82,16 @@ def run_seeds(
     weather: Weather | None = None,
     mutant: str = "",
     *,
+    shards: int = 1,
     until_caught: bool = False,
 ) -> Tally:
     """Run the seeds in this process; `until_caught` stops when the mutant has given itself away."""
     chosen = mutant_of(mutant)
+    shards = max(shards, chosen.shards)
     tally, began = Tally(), time.perf_counter()
     with prepared(chosen):
         for seed in seeds:
-            record, violations = simulate(seed, weather, chosen)
+            record, violations = simulate(seed, weather, chosen, shards)
             tally.add(record, violations)
             if until_caught and any(each.name in chosen.by for each in violations):
                 break
@@ -95,25 +102,30 @@ def run_seeds(
 
 
 def run_on_processes(
-    seeds: Sequence[int], weather: Weather | None = None, *, processes: int = 2
+    seeds: Sequence[int],
+    weather: Weather | None = None,
+    *,
+    shards: int = 1,
+    processes: int = 2,
 ) -> Tally:
     """Run the seeds on several processes."""
+    run = partial(run_seeds, shards=shards)
     tally = Tally()
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for part in pool.map(run_seeds, chunks, [weather] * len(chunks)):
+        for part in pool.map(run, chunks, [weather] * len(chunks)):
             tally.merge(part)
     return tally
 
 
 def hunt(name: str) -> Tally:
     """Run a mutant until it is caught or its number of seeds is used up."""
-    return run_seeds(range(MUTANTS[name].seeds), mutant=name, until_caught=True)
+    return run_seeds(range(mutant_of(name).seeds), mutant=name, until_caught=True)
 
 
 def mutant_of(name: str) -> Mutant:
     """The mutant of that name; the empty name is the design as it is."""
-    return MUTANTS[name] if name else NO_MUTANT
+    return ALL_MUTANTS[name] if name else NO_MUTANT
 
 
 def history_in_new_process(seed: int, hash_seed: str) -> str:

@@ -1,4 +1,4 @@
-"""The store of a simulated fleet: one memory frontier behind a network that loses packets."""
+"""The store of a simulated fleet: memory frontiers behind a network that loses packets."""
 
 # One generic call stands for all methods, so the types of its answers are those of `Frontier`.
 # mypy: disable-error-code="no-any-return"
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,6 +29,7 @@ from orbweb.frontier.base import (
 )
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard, Place, Run
+from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.model.codec import decode
 from orbweb.testing.simulator.history import DeadPage
 from orbweb.testing.virtual import Timeline
@@ -59,7 +60,7 @@ class StoreFrontier(MemoryFrontier):
 
 
 class Server:
-    """Runs the calls of all nodes on one shard, one at a time, while it is up."""
+    """Runs the calls of all nodes on its shards, one at a time, while it is up."""
 
     def __init__(self, simulation: Simulation, frontier: type[StoreFrontier]) -> None:
         self.down_until_ms = 0
@@ -69,7 +70,10 @@ class Server:
         self._timeline: Timeline = simulation.timeline
         self._kind = frontier
         self._snapshots: list[bytes] = []
-        self.frontier = self._attach(MemoryShard(self.wall_ms, new_epoch=_epoch))
+        self.frontiers = [
+            self._attach(MemoryShard(self.wall_ms, new_epoch=_epoch))
+            for _ in range(simulation.plan.shards)
+        ]
 
     def wall_ms(self) -> int:
         """The server's wall clock, which can jump."""
@@ -81,59 +85,85 @@ class Server:
 
     @property
     def run(self) -> Run | None:
-        """The run, once a node has made it."""
-        return self.frontier.shard.runs.get(self.frontier._base_of(EPOCH))
+        """The run, once a node has made it: of several shards the first part."""
+        return next(self.parts(), None)
 
-    def execute(self, node: Endpoint, name: str, args: tuple[Any, ...]) -> Any:
+    def parts(self) -> Iterator[Run]:
+        """What each shard has of the run."""
+        for frontier in self.frontiers:
+            run = frontier.shard.runs.get(frontier._base_of(EPOCH))
+            if run is not None:
+                yield run
+
+    def pending(self) -> set[str]:
+        """Names of what is not finished, on its way to another shard included."""
+        found: set[str] = set()
+        for run in self.parts():
+            found.update(run.tasks, (request.id for request in run.outbox))
+        return found
+
+    def execute(self, node: Endpoint, name: str, args: tuple[Any, ...], shard: int = 0) -> Any:
         """Do one call of a node and give its answer."""
-        self.frontier.caller_skew_ms = node.skew_ms
-        answer = _result_of(getattr(self.frontier, name)(*args))
-        if name == "settled" and answer:
+        frontier = self.frontiers[shard]
+        frontier.caller_skew_ms = node.skew_ms
+        answer = _result_of(getattr(frontier, name)(*args))
+        if name == "settled" and (answer or len(self.frontiers) > 1):
             self._snapshots.clear()  # what the server has called durable cannot roll back
         self._simulation.note_answer(node, name, args, answer)
         return answer
 
+    def stop(self, operator: Endpoint) -> None:
+        """`orbweb stop`: of several shards none knows that this was all, so it looks."""
+        self.execute(operator, "stop", ())
+        if len(self.frontiers) > 1 and self.run is not None and not self.pending():
+            self.execute(operator, "close", (self.run.seq,))
+
     def owner(self, id: str) -> str:
         """The token that holds a request now; empty when nobody does."""
-        task = self.run.tasks.get(id) if self.run else None
-        return task.token if task and task.place is Place.LEASED else ""
+        for run in self.parts():
+            task = run.tasks.get(id)
+            if task and task.place is Place.LEASED:
+                return task.token
+        return ""
 
     def dead_pages(self) -> dict[str, DeadPage]:
         """The dead letters by page."""
-        if self.run is None:
-            return {}
         pages = {}
-        for buried in self.run.dead.values():
-            name = decode(buried.task.payload).url.rpartition("/")[2]
-            pages[name] = DeadPage(buried.reason, buried.error, buried.tries)
+        for run in self.parts():
+            for buried in run.dead.values():
+                name = decode(buried.task.payload).url.rpartition("/")[2]
+                pages[name] = DeadPage(buried.reason, buried.error, buried.tries)
         return pages
 
     # -- loss of the last writes
 
     def snapshot(self) -> None:
         """Remember this state: a crash may bring it back."""
-        shard = self.frontier.shard
-        shard.now_ms = _no_clock
-        self._snapshots.append(pickle.dumps(shard))
+        shards = [frontier.shard for frontier in self.frontiers]
+        for shard in shards:
+            shard.now_ms = _no_clock
+        self._snapshots.append(pickle.dumps(shards))
         del self._snapshots[:-SNAPSHOTS]
-        shard.now_ms = self.wall_ms
+        for shard in shards:
+            shard.now_ms = self.wall_ms
 
     def roll_back(self) -> bool:
         """Return to an older state, as a server that lost its last writes; False without one."""
         if not self._snapshots or self.run is None:
             return False
         chosen = self._timeline.rng.randrange(len(self._snapshots))
-        old = self.frontier.shard
-        shard: MemoryShard = pickle.loads(self._snapshots[chosen])
+        shards: list[MemoryShard] = pickle.loads(self._snapshots[chosen])
         del self._snapshots[chosen + 1 :]
-        shard.now_ms = self.wall_ms
-        self.frontier = self._attach(shard)
-        self._simulation.mutant.on_rollback(old, shard)
+        for number, shard in enumerate(shards):
+            old = self.frontiers[number].shard
+            shard.now_ms = self.wall_ms
+            self.frontiers[number] = self._attach(shard)
+            self._simulation.mutant.on_rollback(old, shard)
         self.generation += 1
         return True
 
     def _attach(self, shard: MemoryShard) -> StoreFrontier:
-        frontier = self._kind(shard, JOB)
+        frontier = self._kind(shard, JOB, shards=self._simulation.plan.shards)
         frontier._base = frontier._base_of(EPOCH)
         return frontier
 
@@ -161,11 +191,11 @@ class Network:
 
     def __init__(self, simulation: Simulation, server: Server) -> None:
         self._server = server
-        self._timeline = simulation.timeline
+        self._timeline = self.timeline = simulation.timeline
         self._plan = simulation.plan
         self._faults = simulation.plan.faults
 
-    async def call(self, node: Endpoint, name: str, args: tuple[Any, ...]) -> Any:
+    async def call(self, node: Endpoint, name: str, args: tuple[Any, ...], shard: int = 0) -> Any:
         """One call; raises `StoreUnavailable` after the timeout when no answer comes back."""
         answer = asyncio.get_running_loop().create_future()
         timeline, faults = self._timeline, self._faults
@@ -179,9 +209,9 @@ class Network:
         args = tuple(list(each) if isinstance(each, list) else each for each in args)
         luck = timeline.rng.random()
         if luck < faults.late:
-            self._repeat_later(node, name, args)
+            self._repeat_later(node, name, args, shard)
         elif luck >= faults.late + faults.drop:
-            timeline.call_in(self._latency(), self._arrive, node, name, args, answer)
+            timeline.call_in(self._latency(), self._arrive, node, name, args, answer, shard)
         return await answer
 
     def _latency(self) -> int:
@@ -191,17 +221,22 @@ class Network:
         return self._server.is_down or self._timeline.now_ms < node.cut_until_ms
 
     def _arrive(
-        self, node: Endpoint, name: str, args: tuple[Any, ...], answer: asyncio.Future[Any]
+        self,
+        node: Endpoint,
+        name: str,
+        args: tuple[Any, ...],
+        answer: asyncio.Future[Any],
+        shard: int,
     ) -> None:
         if self._is_cut(node):
             return
         result: Any
         try:
-            result = self._server.execute(node, name, args)
+            result = self._server.execute(node, name, args, shard)
         except RunLost as error:
             result = error
         if self._timeline.rng.random() < self._faults.duplicate:
-            self._repeat_later(node, name, args)
+            self._repeat_later(node, name, args, shard)
         if self._timeline.rng.random() >= self._faults.drop:
             self._timeline.call_in(self._latency(), self._deliver, node, answer, result)
 
@@ -217,16 +252,16 @@ class Network:
     def _fail(self, node: Endpoint, answer: asyncio.Future[Any], delay_ms: int) -> None:
         self._timeline.call_in(delay_ms, self._give_up, node, answer)
 
-    def _repeat_later(self, node: Endpoint, name: str, args: tuple[Any, ...]) -> None:
+    def _repeat_later(self, node: Endpoint, name: str, args: tuple[Any, ...], shard: int) -> None:
         """The packet waits somewhere and arrives much later, unless the server's life ended."""
-        if name in ("open", "stop"):
+        if name in ("open", "open_part", "stop"):
             return
         generation = self._server.generation
 
         def arrive() -> None:
             if not self._server.is_down and self._server.generation == generation:
                 with suppress(RunLost):
-                    self._server.execute(node, name, args)
+                    self._server.execute(node, name, args, shard)
 
         self._timeline.call_in(self._timeline.rng.randint(1, LONGEST_LATE_MS), arrive)
 
@@ -241,14 +276,18 @@ def _settle(answer: asyncio.Future[Any], result: Any) -> None:
 
 
 class LossyFrontier:
-    """A node's connection. See `Frontier` and `RunControl`."""
+    """A node's connection to a shard. See `Frontier`, `RunControl` and `ShardControl`."""
 
-    def __init__(self, network: Network, node: Endpoint) -> None:
+    def __init__(self, network: Network, node: Endpoint, shard: int = 0) -> None:
         self.network = network
         self.node = node
+        self.shard = shard
 
     async def call(self, name: str, *args: Any) -> Any:
-        return await self.network.call(self.node, name, args)
+        return await self.network.call(self.node, name, args, self.shard)
+
+    def attach(self, epoch: str) -> None:
+        """There is one run only."""
 
     async def open(self, config: RunConfig) -> Opened:
         return await self.call("open", config)
@@ -282,8 +321,8 @@ class LossyFrontier:
     async def hold_off(self, pauses: Sequence[tuple[str, int]]) -> None:
         await self.call("hold_off", pauses)
 
-    async def visit(self, id: str, token: str, fingerprint: int) -> bool | None:
-        return await self.call("visit", id, token, fingerprint)
+    async def visit(self, id: str, token: str, fingerprint: int, host: str = "") -> bool | None:
+        return await self.call("visit", id, token, fingerprint, host)
 
     async def recover(self) -> int:
         return await self.call("recover")
@@ -307,3 +346,41 @@ class LossyFrontier:
 
     async def settled(self) -> bool:
         return await self.call("settled")
+
+    async def redrive(self, ids: Sequence[str], *, drop: bool = False) -> int:
+        return await self.call("redrive", ids)
+
+    async def open_part(self, config: RunConfig, whole: Opened) -> None:
+        await self.call("open_part", config, whole)
+
+    async def lay(self) -> None:
+        await self.call("lay")
+
+    async def outbox(self, limit: int) -> list[NewRequest]:
+        return await self.call("outbox", limit)
+
+    async def deliver(self, requests: Sequence[NewRequest]) -> int:
+        return await self.call("deliver", requests)
+
+    async def trim(self, requests: Sequence[NewRequest]) -> None:
+        await self.call("trim", requests)
+
+    async def close(self, version: int) -> bool:
+        return await self.call("close", version)
+
+    async def reopen(self) -> None:
+        await self.call("reopen")
+
+
+def connect(
+    network: Network,
+    node: Endpoint,
+    part: type[LossyFrontier],
+    whole: type[ShardedFrontier],
+    shards: int,
+) -> Any:
+    """A node's connection to a run that is spread over so many shards."""
+    parts = [part(network, node, number) for number in range(shards)]
+    if shards == 1:
+        return parts[0]
+    return whole(parts, clock=network.timeline.seconds, new_name=lambda: node.name)

@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -92,9 +93,9 @@ class Simulation:
         record.dead = self.server.dead_pages()
         if run is not None:
             record.state = str(run.state)
-            record.pending = len(run.tasks)
-            record.reaped = run.counters["reaped"]
-            record.items = run.counters["items"]
+            record.pending = len(self.server.pending())
+            record.reaped = sum(part.counters["reaped"] for part in self.server.parts())
+            record.items = sum(part.counters["items"] for part in self.server.parts())
         nodes = [*self.nodes.values(), *self._graveyard]
         loops = [loop for node in nodes for loop in (node.loop, node.keeper_loop)]
         for loop in loops:
@@ -217,9 +218,9 @@ class Simulation:
     def _operate(self) -> None:
         """The operator of a resident run stops it when there is nothing left to do."""
         run = self.server.run
-        if run is not None and set(run.tasks) == {HOLD_ID} and not self.server.is_down:
+        if run is not None and self.server.pending() == {HOLD_ID} and not self.server.is_down:
             self._operator_ended = True
-            self.server.execute(_OPERATOR, "stop", ())
+            self.server.stop(_OPERATOR)
             self.log("operator_end")
         self.timeline.call_in(1000, self._operate)
 
@@ -281,7 +282,7 @@ class Simulation:
 
     def _do_operator_stop(self) -> None:
         if self.server.run is not None and not self.server.is_down:
-            self.server.execute(_OPERATOR, "stop", ())
+            self.server.stop(_OPERATOR)
             self.log("operator_stop")
 
     def _do_clock_jump(self) -> None:
@@ -331,10 +332,11 @@ def prepared(mutant: Mutant = NO_MUTANT) -> Iterator[None]:
 
 
 def simulate(
-    seed: int, weather: Weather | None = None, mutant: Mutant = NO_MUTANT
+    seed: int, weather: Weather | None = None, mutant: Mutant = NO_MUTANT, shards: int = 1
 ) -> tuple[Record, list[Violation]]:
     """Run one seed and check its history. Call it inside `prepared()`."""
     rng = random.Random(seed)
-    plan = mutant.change(make_plan(seed, rng, weather or mutant.weather))
+    plan = make_plan(seed, rng, weather or mutant.weather)
+    plan = mutant.change(replace(plan, shards=shards))
     record = Simulation(plan, rng, mutant).run()
     return record, check(record)

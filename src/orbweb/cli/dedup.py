@@ -1,0 +1,188 @@
+"""What `dedup stats|check|forget|export|import` do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orbweb.cli import show
+from orbweb.cli.snapshot import Exporter, finish, load_snapshot, open_text, read_snapshot
+from orbweb.cli.store import ask
+from orbweb.errors import ConfigError
+from orbweb.frontier.seen import SeenKind
+from orbweb.frontier.seen_admin import SeenAdmin, SeenPlace
+from orbweb.model.fingerprint import fingerprint
+from orbweb.model.request import Request
+from orbweb.model.url import host_of
+from orbweb.settings import Settings
+
+AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+
+
+def stats(settings: Settings, job: str, run: str | None, *, as_json: bool) -> None:
+    """Print how many URLs were seen, in what, and how full it is."""
+    place = ask(settings, lambda admin: admin.seen.find(job, run))
+    state = place.state
+    if as_json:
+        show.as_json(_record(place))
+        return
+    print(f"{job} · {_owner(place)}: {show.counted(state.count, 'seen URL')}, kind {state.kind}")
+    if state.capacity:
+        print(f"  capacity {show.number(state.capacity)}, {state.fill:.1%} used")
+    if state.over_full:
+        print("  OVER-FULL: it takes more and more new pages for seen ones")
+    for part in state.parts:
+        end = f" of {show.number(part.capacity)}" if part.capacity else ""
+        since = show.moment(part.begun_ms)
+        print(f"  part {part.number}: {show.number(part.count)}{end}, since {since}")
+    if state.sure:
+        print(f"  {show.counted(state.sure, 'URL')} kept apart exactly (dedup='exact')")
+    for host, times in sorted(state.forgotten_hosts.items()):
+        print(f"  {host} was forgotten {show.counted(times, 'time')}")
+
+
+def _owner(place: SeenPlace) -> str:
+    return "all runs" if place.run is None else f"run {place.run or 'default'}"
+
+
+def _record(place: SeenPlace) -> dict[str, Any]:
+    state = place.state
+    return {
+        "job": place.job,
+        "run": place.run,
+        "kind": str(state.kind),
+        "seen": state.count,
+        "capacity": state.capacity,
+        "fill": round(state.fill, 4),
+        "over_full": state.over_full,
+        "warned_at_ms": state.warned_at_ms,
+        "full_at_ms": state.full_at_ms,
+        "sure": state.sure,
+        "forgotten_hosts": dict(state.forgotten_hosts),
+        "parts": [
+            {
+                "number": part.number,
+                "seen": part.count,
+                "capacity": part.capacity,
+                "layer": part.layer,
+                "begun_ms": part.begun_ms,
+            }
+            for part in state.parts
+        ],
+    }
+
+
+def check(settings: Settings, job: str, run: str | None, urls: Sequence[str]) -> bool:
+    """Print of each URL whether it counts as seen; True when all do."""
+
+    async def look(admin: Any) -> list[bool]:
+        seen: SeenAdmin = admin.seen
+        place = await seen.find(job, run)
+        return [await seen.check(place, *_key(settings, url)) for url in urls]
+
+    found = ask(settings, look)
+    for url, is_seen in zip(urls, found, strict=True):
+        print(f"{'seen' if is_seen else 'new '}  {url}")
+    return all(found)
+
+
+def forget(
+    settings: Settings,
+    job: str,
+    run: str | None,
+    urls: Sequence[str],
+    *,
+    host: str | None,
+    older_than: str | None,
+    yes: bool,
+) -> None:
+    """Let URLs, all of a host, or old generations enter again."""
+    if sum((bool(urls), host is not None, older_than is not None)) != 1:
+        raise ConfigError("what is to be forgotten? Give URLs, or --host, or --older-than")
+    age_ms = age_seconds(older_than) * 1000 if older_than is not None else 0
+    what = f"all URLs of {host}" if host else f"generations older than {older_than}"
+    if not urls and not show.agree(f"Forget {what} that {job} has seen?", yes):
+        print("nothing was done")
+        return
+
+    async def act(admin: Any) -> None:
+        seen: SeenAdmin = admin.seen
+        place = await seen.find(job, run)
+        for url in urls:
+            found = await seen.forget(place, *_key(settings, url))
+            print(f"{'forgotten' if found else 'not seen '}  {url}")
+        if host:
+            await seen.forget_host(place, host)
+            print(f"{host} is forgotten: its pages are new again")
+        if older_than is not None:
+            print(f"{show.counted(await seen.forget_older(place, age_ms), 'URL')} forgotten")
+            if not place.state.generation_ms:
+                show.note("all is one generation: DEDUP_GENERATION was 0 when it was made")
+
+    ask(settings, act)
+
+
+def export(settings: Settings, job: str, run: str | None, path: Path) -> None:
+    """Write what was seen and what waits into a file."""
+
+    async def act(admin: Any) -> None:
+        seen: SeenAdmin = admin.seen
+        place = await seen.find(job, run)
+        if place.state.kind in (SeenKind.BLOOM_MODULE, SeenKind.LOCAL):
+            raise ConfigError(
+                f"{job} remembers seen URLs as {place.state.kind}, which cannot be read piece by "
+                "piece; exact, compact, set and bloom can be exported"
+            )
+        temporary = path.with_name(f".{path.stem}.part{path.suffix}")
+        try:
+            with open_text(temporary, "w") as file:
+                exporter = Exporter(seen, place, file)
+                await exporter.write()
+            finish(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        counts = exporter.counts
+        print(
+            f"{path}: {show.counted(counts.seen, 'seen URL')}, "
+            f"{show.counted(counts.requests, 'request')} that had not ended"
+        )
+
+    ask(settings, act)
+
+
+def import_(settings: Settings, job: str, run: str | None, path: Path) -> None:
+    """Put what an export holds into a run."""
+    snapshot = read_snapshot(path)
+    run_id = run if run is not None else settings["RUN_ID"]
+    scope = settings["DEDUP_SCOPE"]
+    if scope == "auto":
+        scope = "run" if run_id else "spider"
+
+    async def act(admin: Any) -> None:
+        counts = await load_snapshot(admin.seen, snapshot, job, run_id, scope=scope)
+        print(
+            f"{job}: {show.counted(counts.seen, 'URL')} count as seen, "
+            f"{show.counted(counts.requests, 'request')} wait"
+        )
+
+    ask(settings, act)
+
+
+def age_seconds(text: str) -> int:
+    """`30d`, `12h`, `90m`, `45s`, `2w` in seconds. Raises `ConfigError`."""
+    match = re.fullmatch(r"(\d+)([smhdw])", text)
+    if match is None:
+        raise ConfigError(
+            f"--older-than {text}: a number and s, m, h, d or w is wanted, such as 30d"
+        )
+    return int(match[1]) * AGE_UNITS[match[2]]
+
+
+def _key(settings: Settings, url: str) -> tuple[int, str]:
+    request = Request(url)
+    if request.problem is not None:
+        raise ConfigError(f"{url}: {request.problem.text()}")
+    number = fingerprint(request, frozenset(settings["DROP_QUERY_PARAMS"]))
+    return number, host_of(request.url)

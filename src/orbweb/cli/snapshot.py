@@ -1,0 +1,264 @@
+"""Files with what was seen and what waits: lines of JSON, the last says that the file is whole.
+
+An export never calls a page seen whose links it does not know as seen, waiting or ended. It notes
+from its first step on which requests leave the run, reads first what is seen, then what waits, then
+what has left meanwhile: so whatever it found as seen had ended before the export, or is among the
+requests that it holds. An import lets the requests enter first and only then remembers the seen.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from orbweb.errors import ConfigError
+from orbweb.frontier.base import RunConfig
+from orbweb.frontier.seen import SeenConfig, SeenKind
+from orbweb.frontier.seen_admin import SeenAdmin, SeenPlace
+from orbweb.frontier.seen_state import SeenState, read_seen
+from orbweb.frontier.valkey import parse_body
+
+FORMAT = "orbweb-dedup-1"
+LINES = 500
+GO_ON_SECONDS = 5.0
+WHOLE_FINGERPRINTS = (SeenKind.EXACT, SeenKind.SET)
+"""Kinds whose export any kind can import; the others keep too little of a fingerprint for that."""
+
+
+def open_text(path: Path, mode: str) -> IO[str]:
+    """The file as text; packed when its name ends in .gz."""
+    if path.suffix == ".gz":
+        return gzip.open(path, f"{mode}t", encoding="utf-8")  # type: ignore[return-value]
+    return path.open(mode, encoding="utf-8")
+
+
+@dataclass(slots=True)
+class Counts:
+    """What an export or import has moved."""
+
+    seen: int = 0
+    requests: int = 0
+
+
+class Exporter:
+    """Writes one file. The store does a bounded piece of work in each step; nodes may go on."""
+
+    def __init__(self, admin: SeenAdmin, place: SeenPlace, file: IO[str]) -> None:
+        self.counts = Counts()
+        self._admin = admin
+        self._place = place
+        self._file = file
+        self._spoken = time.monotonic()
+
+    async def write(self) -> None:
+        """Write everything. Raises `ConfigError` when it took too long for the journal."""
+        await self._admin.journal(self._place, "begin")
+        try:
+            await self._write_seen()
+            for run, keys in self._place.runs:
+                await self._write_requests(run, keys)
+            await self._admin.journal(self._place, "go_on")
+        finally:
+            await self._admin.journal(self._place, "end")
+        self._line("end", self.counts.seen, self.counts.requests)
+
+    def _line(self, *words: Any) -> None:
+        json.dump(words, self._file, separators=(",", ":"))
+        self._file.write("\n")
+
+    async def _go_on(self) -> None:
+        if time.monotonic() - self._spoken > GO_ON_SECONDS:
+            await self._admin.journal(self._place, "go_on")
+            self._spoken = time.monotonic()
+
+    async def _write_seen(self) -> None:
+        place, admin = self._place, self._admin
+        raw = place.state.kind is SeenKind.BLOOM
+        self._line("format", FORMAT, place.job, str(place.state.kind))
+        async for part, suffix, found in admin.members(place):
+            if found:
+                words = [_text(one) if raw else int(one) for one in found]
+                self._line("seen", f"{part.number}{suffix}", words)
+            await self._go_on()
+        for start in range(0, len(sure := await admin.sure(place)), LINES):
+            self._line("sure", sure[start : start + LINES])
+        state = await self._state()
+        self.counts.seen = state.count
+        head, records = _head(state)
+        self._line("head", head, records, dict(state.forgotten_hosts))
+
+    async def _state(self) -> SeenState:
+        state = await read_seen(self._admin.client, self._place.base)
+        if state is None:
+            raise ConfigError(f"what {self._place.job} has seen was forgotten meanwhile")
+        return state
+
+    async def _write_requests(self, run: str, keys: Any) -> None:
+        """The order matters: see the head of this module."""
+        visits = {id: words async for page in self._pages(keys.visits) for id, words in page}
+        parked = {mark: link async for page in self._pages(keys.parked) for mark, link in page}
+        for name in (keys.dead, keys.body):
+            async for page in self._pages(name):
+                for id, body in page:
+                    self._request(run, id, body, visits.get(id, b""), parked)
+        left = {id: body async for page in self._pages(keys.left) for id, body in page}
+        parked |= {name[1:]: link for name, link in left.items() if name.startswith(b"<")}
+        for id, body in left.items():
+            if body and not id.startswith((b"<", b">")):
+                words = left.get(b">" + id) or visits.get(id, b"")
+                self._request(run, id, body, words, parked)
+
+    async def _pages(self, key: str) -> Any:
+        async for page in self._admin.pages(key):
+            yield page.items()
+            await self._go_on()
+
+    def _request(
+        self, run: str, id: bytes, body: bytes, visits: bytes, parked: dict[bytes, bytes]
+    ) -> None:
+        if id.startswith(b"@"):  # the seeding, or the hold of a resident run
+            return
+        lease = parse_body(id.decode(), "", body, 0)
+        pairs = [(mark.decode(), _text(parked.get(mark, b""))) for mark in visits.split()]
+        self._line(
+            "request", run, lease.id, lease.host, lease.priority, _text(lease.payload), pairs
+        )
+        self.counts.requests += 1
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A file that was found whole."""
+
+    path: Path
+    job: str = ""
+    kind: SeenKind = SeenKind.EXACT
+    head: dict[str, str] = field(default_factory=dict)
+    records: dict[str, str] = field(default_factory=dict)
+    hosts: dict[str, int] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+
+    def lines(self, name: str) -> Iterator[list[Any]]:
+        """The words of all lines of a name."""
+        with open_text(self.path, "r") as file:
+            for line in file:
+                words = json.loads(line)
+                if words[0] == name:
+                    yield words[1:]
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """Look through a file. Raises `ConfigError` when it is no export, or not a whole one."""
+    snapshot, whole = Snapshot(path), False
+    try:
+        with open_text(path, "r") as file:
+            for number, line in enumerate(file):
+                name, *words = json.loads(line)
+                if number == 0 and (name, words[0]) != ("format", FORMAT):
+                    raise ValueError("it begins otherwise")
+                if name == "format":
+                    snapshot.job, snapshot.kind = words[1], SeenKind(words[2])
+                elif name == "head":
+                    snapshot.head, snapshot.records, snapshot.hosts = words
+                elif name == "end":
+                    snapshot.counts, whole = Counts(*words), True
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise ConfigError(f"{path} is no file of `orbweb dedup export`: {error}") from error
+    if not whole:
+        raise ConfigError(f"{path} breaks off: its export did not come to its end")
+    return snapshot
+
+
+async def load_snapshot(
+    admin: SeenAdmin, snapshot: Snapshot, job: str, run: str, *, scope: str
+) -> Counts:
+    """Put a snapshot into a run, which is made if there is none. Raises `ConfigError`."""
+    place = await _target(admin, snapshot, job, run, scope)
+    counts = Counts()
+    batch: list[tuple[Any, ...]] = []
+    for _, id, host, priority, payload, pairs in snapshot.lines("request"):
+        words = [word for mark, link in pairs for word in (mark, b64decode(link))]
+        batch.append((id, host, priority, b64decode(payload), *words))
+        if len(batch) == LINES:
+            counts.requests += await admin.restore(place, run, batch)
+            batch = []
+    counts.requests += await admin.restore(place, run, batch) if batch else 0
+    if snapshot.kind in WHOLE_FINGERPRINTS:
+        if snapshot.hosts and not place.state.forgotten_hosts:
+            await admin.put_head(place, {}, {}, snapshot.hosts)
+        for _, marks in snapshot.lines("seen"):
+            counts.seen += await admin.learn(place, marks)
+        return counts
+    for suffix, found in snapshot.lines("seen"):
+        raw = snapshot.kind is SeenKind.BLOOM
+        await admin.put_part(place, suffix, [b64decode(one) if raw else one for one in found])
+    for (marks,) in snapshot.lines("sure"):
+        await admin.put_sure(place, marks)
+    await admin.put_head(place, snapshot.head, snapshot.records, snapshot.hosts)
+    counts.seen = snapshot.counts.seen
+    return counts
+
+
+async def _target(
+    admin: SeenAdmin, snapshot: Snapshot, job: str, run: str, scope: str
+) -> SeenPlace:
+    kind = await admin.kind_of(job, run, scope) or snapshot.kind
+    if kind is not snapshot.kind and snapshot.kind not in WHOLE_FINGERPRINTS:
+        raise ConfigError(
+            f"{snapshot.path} holds a {snapshot.kind} filter, {job} remembers seen URLs as {kind}: "
+            "only exports of exact and set can be imported as another kind"
+        )
+    place = await admin.make(job, run, RunConfig(dedup_scope=scope, seen=SeenConfig(kind)))
+    if snapshot.kind not in WHOLE_FINGERPRINTS and place.state.count:
+        raise ConfigError(
+            f"{job} has seen {place.state.count} URLs: a {snapshot.kind} filter can only be "
+            f"imported where nothing was seen. First: orbweb reset {job} --seen"
+        )
+    if place.state.count and dict(place.state.forgotten_hosts) != snapshot.hosts:
+        raise ConfigError(
+            f"hosts were forgotten in {snapshot.path} or in {job} that were not in the other, so "
+            f"what they remember does not fit together. First: orbweb reset {job} --seen"
+        )
+    return place
+
+
+def _head(state: SeenState) -> tuple[dict[str, str], dict[str, str]]:
+    """The parts as the store keeps them."""
+    *older, last = state.parts
+    records = {
+        str(part.number): " ".join(
+            str(n) for n in (part.count, part.size, part.capacity, part.layer, part.begun_ms)
+        )
+        for part in older
+    }
+    head = {
+        "plan": state.plan,
+        "part": last.number,
+        "first": state.parts[0].number,
+        "count": last.count,
+        "size": last.size,
+        "capacity": last.capacity,
+        "layer": last.layer,
+        "begun": last.begun_ms,
+    }
+    return {name: str(value) for name, value in head.items()}, records
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def finish(temporary: Path, path: Path) -> None:
+    """Let a written file take its name, so that it is there whole or not at all."""
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    temporary.replace(path)

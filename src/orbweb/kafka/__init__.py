@@ -1,0 +1,1 @@
+"""What the producer and the consumer of items must agree on."""

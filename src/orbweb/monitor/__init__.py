@@ -1,0 +1,1 @@
+"""Watching a crawl: what is counted, and what is wrong with it."""

@@ -1,0 +1,125 @@
+"""Items in many small files, for formats and places that nothing can be appended to."""
+
+from __future__ import annotations
+
+import uuid
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, ClassVar, Self
+
+from orbweb.errors import ConfigError
+from orbweb.model.item import KEY_FIELD
+from orbweb.pipelines.base import BasePipeline, Row
+from orbweb.pipelines.files import check_table
+from orbweb.pipelines.folders import Folder, is_url, open_folder
+from orbweb.pipelines.jsonl import encode_row
+
+MERGE_AT = 64
+"""When this many parts of one table were written by this process, they are put together."""
+
+
+class PartsPipeline(BasePipeline):
+    """Writes each batch as a file of its own into `<place>/<table>/`, or all into `OUTPUT_FILE/`.
+
+    `place` is a folder or a URL such as `s3://bucket/folder`. The name of a part is made of the
+    keys in it and of this process, so a batch that is tried again replaces itself, and nothing of
+    another process. A part appears whole or not at all. Parts are put together into larger ones as
+    they gather, and at the end. A crash may leave rows in two parts: `orbweb items dedup FOLDER`
+    folds them.
+    """
+
+    suffix: ClassVar[str]
+
+    def __init__(self, place: str = "", file: str = "") -> None:
+        """`file`: the folder that takes the items of all tables."""
+        self._place = place or "."
+        self._file = file
+        self._process = uuid.uuid4().hex
+        self._folders: dict[str, Folder] = {}
+        self._parts: dict[str, list[str]] = {}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        file = settings["OUTPUT_FILE"]
+        return cls(settings["OUTPUT_DIR"], file if file.endswith(cls.suffix) else "")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(self._folders)
+
+    def save_items(self, table: str, items: list[Row]) -> bool:
+        """See `BasePipeline`. Raises `ItemError` for a value that the format cannot hold."""
+        check_table(table)
+        folder = self._folder(self._file or f"{self._place}/{table}")
+        name = self._name(table, [str(item[KEY_FIELD]) for item in items])
+        folder.write(name, self.encode(items))
+        parts = self._parts.setdefault(table, [])
+        if name not in parts:
+            parts.append(name)
+        if len(parts) >= MERGE_AT:
+            self._merge(table)
+        return True
+
+    def close(self) -> None:
+        for table in self._parts:
+            self._merge(table)
+
+    @abstractmethod
+    def encode(self, rows: list[Row]) -> bytes:
+        """The content of a part. Raises `ItemError` for a value that the format cannot hold."""
+
+    @abstractmethod
+    def join(self, parts: Sequence[bytes]) -> bytes | None:
+        """One part with the rows of all; None when they do not fit together."""
+
+    def _folder(self, place: str) -> Folder:
+        if place not in self._folders:
+            self._folders[place] = open_folder(place)
+        return self._folders[place]
+
+    def _merge(self, table: str) -> None:
+        """Put this process's parts of a table together: first the whole, then away with them."""
+        parts = self._parts[table]
+        if len(parts) < 2:
+            return
+        folder = self._folder(self._file or f"{self._place}/{table}")
+        whole = self.join([folder.read(name) for name in parts])
+        if whole is None:
+            parts.clear()
+            return
+        name = self._name(table, parts)
+        folder.write(name, whole)
+        for part in parts:
+            folder.remove(part)
+        parts[:] = [name]
+
+    def _name(self, table: str, keys: Sequence[str]) -> str:
+        digest = blake2b("\n".join([self._process, *keys]).encode(), digest_size=12).hexdigest()
+        return f"{table}-{digest}{self.suffix}"
+
+
+class JsonLinesParts(PartsPipeline):
+    """`PartsPipeline` with JSON Lines, for `OUTPUT_DIR` at a URL."""
+
+    suffix = ".jsonl"
+
+    def encode(self, rows: list[Row]) -> bytes:
+        return b"".join(encode_row(row) for row in rows)
+
+    def join(self, parts: Sequence[bytes]) -> bytes | None:
+        return b"".join(parts)
+
+
+def parts_for(target: str) -> str | None:
+    """Dotted path of the pipeline that writes a folder of parts; None for a plain file.
+
+    Raises `ConfigError` for a URL that no format is known of.
+    """
+    if target.lower().endswith(".parquet"):
+        return "orbweb.pipelines.parquet.ParquetPipeline"
+    if not is_url(target):
+        return None
+    if target.lower().endswith(".jsonl"):
+        return f"{JsonLinesParts.__module__}.{JsonLinesParts.__name__}"
+    raise ConfigError(f"{target}: items can go to .jsonl and .parquet at a URL")
