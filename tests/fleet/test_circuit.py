@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 from tests.fleet.fleet import Fleet
 from tests.fleet.origin import Answer, Origin
@@ -44,7 +45,7 @@ def test_a_dead_host_is_left_alone_and_one_trial_brings_it_back() -> None:
     trials = dead[len(until_open) :]
     assert 10 <= len(until_open) <= 10 + 8, "ten that fail, and what was sent before they were told"
     assert 1 <= len(trials) <= 4, "one after 10 s, 20 s, 40 s, 80 s"
-    assert all(b - a >= COOLDOWN_MS for a, b in zip(trials, trials[1:], strict=False))
+    assert all(b - a >= COOLDOWN_MS for a, b in pairwise(trials))
     back = [at for at in times if at >= revives]
     assert back[1] - back[0] >= 100, "one trial first"
     after = [at for at in back if back[0] <= at < back[0] + 10_000]

@@ -7,8 +7,8 @@ import time
 
 import pytest
 from tests.fleet.fleet import Fleet
-from tests.fleet.storm import Storm
 from tests.fleet.store import MemoryStore, ServerStore, Store
+from tests.fleet.storm import Storm
 from tests.fleet.timeline import Timeline
 
 SMALL = Storm(nodes=10, hosts=400, pages=10, delay_ms=1_000, trouble_seconds=1.5)
@@ -65,7 +65,8 @@ def test_a_million_fetches_of_a_hundred_nodes(capsys: pytest.CaptureFixture[str]
     fetches, share = fleet.origin.fetches, sum(shares) / len(shares)
     with capsys.disabled():
         print(
-            f"\nfleet: {fetches} fetches in {time.monotonic() - began:.0f} s, {dict(fleet.counts)}: "
+            f"\nfleet: {fetches} fetches in {time.monotonic() - began:.0f} s, "
+            f"{dict(fleet.counts)}: "
             f"{len(fleet.origin.short)} short gaps, {len(fleet.origin.crowded)} moments above the "
             f"limit, {fleet.origin.blind_short} short gaps of nodes stopped between look and send, "
             f"{share:.1%} of the allowed rate used, {cpu / fetches * 1e6:.0f} µs of the server and "

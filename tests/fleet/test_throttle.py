@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 from tests.fleet.fleet import Fleet
@@ -99,7 +100,7 @@ def test_a_rate_that_is_set_is_never_passed(limit: str, nodes: int) -> None:
     assert max(found) <= 4 + 1000 / SPAN_MS
     assert min(found[40:]) >= 0.9 * 4
     times = fleet.origin.times("h")
-    assert min(b - a for a, b in zip(times, times[1:], strict=False)) >= 245
+    assert min(b - a for a, b in pairwise(times)) >= 245
 
 
 def test_a_host_that_is_slow_for_good_is_not_starved() -> None:
