@@ -118,14 +118,16 @@ class Pacer:
         self._used, self._turn, self._slack_ms = self._turn, None, SLACK_MS
 
     def sent(self) -> None:
-        """See `Gate`. A process may be stopped at any moment, in the middle of a send too.
+        """See `Gate`. A process may be stopped at any moment, in the middle of a send too, and what
+        is sent may leave only at the end of this turn of the event loop.
 
         So a send that was late after all moves the time that is reserved: the next one of the host,
         by whatever node, keeps its distance from this one.
         """
         used = self._used
-        if used is not None and used.mark and self._tools.clock() > used.end:
-            self._corrected = self._tools.signals.move(self._held, used.mark)
+        if used is not None and used.mark:
+            self._look_back(used)
+            asyncio.get_running_loop().call_soon(self._look_back, used)
 
     async def met(self, meeting: Meeting) -> None:
         """See `Gate`."""
@@ -144,6 +146,10 @@ class Pacer:
     def elsewhere(self, host: str) -> Gate:
         """See `Gate`."""
         return Detour(host, self._tools) if host != self._host else self
+
+    def _look_back(self, used: Turn) -> None:
+        if self._corrected is None and self._tools.clock() > used.end:
+            self._corrected = self._tools.signals.move(self._held, used.mark)
 
     async def _wait(self) -> None:
         tools = self._tools
