@@ -134,9 +134,7 @@ class Fleet:
 
     def _strike(self, concurrency: int) -> None:
         node = self.rng.choice(self.living)
-        kind = self.rng.choices(("kill", "freeze", "blink", "leave", "outage"), (3, 3, 6, 2, 1))[
-            0
-        ]
+        kind = self.rng.choices(("kill", "freeze", "blink", "leave", "outage"), (3, 3, 6, 2, 1))[0]
         self.counts[kind] += 1
         if kind == "outage":
             self.store.outage(self.rng.uniform(500, 4_000))
