@@ -46,7 +46,12 @@ class Turn:
     def of(
         cls, asked: float, answered: float, start_ms: int, mark: int, slack_ms: int = SLACK_MS
     ) -> Turn:
-        """The turn that a claim or a permit gives, which was asked and answered then."""
+        """The turn that a claim or a permit gives, which was asked and answered then.
+
+        A negative mark is that of a claim that was given again: its time may have passed.
+        """
+        if mark < 0:
+            return cls(asked, answered, -math.inf, 0)
         delay = start_ms / 1000
         length = slack_ms / 1000 if mark else IDLE_SECONDS
         return cls(asked, answered + delay, asked + delay + length, mark)
