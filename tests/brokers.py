@@ -106,10 +106,11 @@ class Noida:
         it on disk a second later.
         """
         file = self.directory / "kafka.json"
-        now = time.time()
-        while not file.exists() or file.stat().st_mtime <= now:
-            self._touch()
-            time.sleep(0.05)
+        for _ in range(2):  # what it is writing now may have been gathered before
+            now = time.time()
+            while not file.exists() or file.stat().st_mtime <= now:
+                self._touch()
+                time.sleep(0.05)
 
     def _touch(self) -> None:
         producer = confluent_kafka.Producer({"bootstrap.servers": self.servers, "linger.ms": 0})

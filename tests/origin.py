@@ -27,12 +27,21 @@ Answer = Callable[[str], tuple[int, dict[str, str], bytes]]
 
 
 class StampingOrigin:
-    """Answers GET requests from threads; `answer(path)` gives status, headers and body."""
+    """Answers GET requests from threads; `answer(path)` gives status, headers and body.
 
-    def __init__(self, answer: Answer) -> None:
+    `note` is called with each request and its status before the answer is sent.
+    """
+
+    def __init__(
+        self,
+        answer: Answer,
+        address: str = "127.0.0.1",
+        note: Callable[[Arrival, int], None] | None = None,
+    ) -> None:
         self.arrivals: list[Arrival] = []
         self._answer = answer
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._note = note
+        self._listener = socket.create_server((address, 0), backlog=128)
         self._listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # connections inherit it
         self.port: int = self._listener.getsockname()[1]
 
@@ -79,8 +88,11 @@ class StampingOrigin:
                 path = lines[0].split(" ")[1]
                 host = next(line[6:] for line in lines if line.lower().startswith("host: "))
                 seconds, nanoseconds = struct.unpack("qq", ancillary[0][2][:16])
-                self.arrivals.append(Arrival(seconds + nanoseconds / 1e9, host, path))
+                arrival = Arrival(seconds + nanoseconds / 1e9, host, path)
+                self.arrivals.append(arrival)
                 status, headers, body = self._answer(path)
+                if self._note is not None:
+                    self._note(arrival, status)
                 fields = {"Content-Length": str(len(body)), "Content-Type": "text/html", **headers}
                 answer = [f"HTTP/1.1 {status} X", *(f"{k}: {v}" for k, v in fields.items())]
                 connection.sendall("\r\n".join(answer).encode() + b"\r\n\r\n" + body)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.crash.fleet import Node
+from tests.crash.fleet import Fleet, Node
 from tests.servers import Server
 
 from orbweb.testing.origin import OriginLog
@@ -155,3 +155,12 @@ def arrivals(hits: OriginLog) -> dict[str, list[float]]:
     for hit in hits:
         hosts.setdefault(hit.host, []).append(hit.t)
     return hosts
+
+
+def test_eight_nodes_fetch_robots_txt_once(tmp_path: Path) -> None:
+    with Fleet(tmp_path, "FlatSpider", PAGES=200, latency=0.05) as fleet:
+        nodes = [fleet.start() for _ in range(8)]
+        assert [node.wait(90) for node in nodes] == [0] * 8
+        asked = OriginLog.read(fleet.log).counts()
+    assert asked.pop("/robots.txt") == 1
+    assert len(asked) == 200

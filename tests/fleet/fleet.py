@@ -85,11 +85,18 @@ class Fleet:
         """So many chains of pages for the job."""
         self._first += [(job, page) for page in self.works[job].chains(host, length, number)]
 
-    def enter(self) -> None:
-        """Give the store what was added."""
-        for job in self.works:
-            self.store.add(job, [page for its_job, page in self._first if its_job == job])
+    def enter(self, over_ms: float = 0) -> None:
+        """Give the store what was added, at once or spread over a time."""
+        parts = 20 if over_ms else 1
+        for n in range(parts):
+            self.timeline.after(over_ms * n / parts, self._enter, self._first[n::parts])
         self._first = []
+        if not over_ms:
+            self.run_for(0.001)
+
+    def _enter(self, first: Sequence[tuple[str, NewRequest]]) -> None:
+        for job in self.works:
+            self.store.add(job, [page for its_job, page in first if its_job == job])
 
     def start(self, job: str, concurrency: int) -> Node:
         self._births += 1
@@ -127,9 +134,7 @@ class Fleet:
 
     def _strike(self, concurrency: int) -> None:
         node = self.rng.choice(self.living)
-        kind = self.rng.choices(("kill", "freeze", "blink", "leave", "outage"), (3, 3, 6, 2, 0.5))[
-            0
-        ]
+        kind = self.rng.choices(("kill", "freeze", "blink", "leave", "outage"), (3, 3, 6, 2, 1))[0]
         self.counts[kind] += 1
         if kind == "outage":
             self.store.outage(self.rng.uniform(500, 4_000))

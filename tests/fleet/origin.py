@@ -1,4 +1,4 @@
-"""The origin: how its hosts answer, and the ledger of what arrived, which is the only judge."""
+"""The origin: how its hosts answer, and the ledger of what arrived there: the only judge."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from tests.servers import Server
 
 from orbweb.frontier.base import NewRequest, RunConfig
 from orbweb.frontier.memory import MemoryFrontier
+from orbweb.frontier.memory_hosts import Record
 from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.scripts import TRANSITIONS, script
 from orbweb.frontier.valkey import ValkeyFrontier
@@ -164,6 +165,10 @@ class MemoryStore(Store):
         if job not in self._frontiers:
             self._frontiers[job] = MemoryFrontier(self._shard, job)
         return self._frontiers[job]
+
+    def record(self, host: str) -> Record:
+        """What is known of a host; a test may set what an operator would."""
+        return self._shard.hosts.records.setdefault(host, {})
 
 
 class ServerStore(Store):

@@ -220,9 +220,15 @@ def test_no_broker_is_a_matter_of_waiting() -> None:
 def test_members_share_the_partitions_and_one_that_leaves_hands_its_over(group: Members) -> None:
     positions: dict[str, int] = {}
 
-    def settle(source: TopicSource, messages: Sequence[Message]) -> None:
-        positions.update(source.positions(messages))
-        source.settle(messages)
+    def consumed(count: int, *sources: TopicSource) -> list[Message]:
+        seen: list[Message] = []
+        while len(seen) < count:
+            for each in sources:
+                taken = each.take(50, 0.1)
+                positions.update(each.positions(taken))
+                each.settle(taken)
+                seen += taken
+        return seen
 
     def known(places: Sequence[str]) -> Mapping[str, int]:
         return {place: positions[place] for place in places if place in positions}
@@ -231,16 +237,10 @@ def test_members_share_the_partitions_and_one_that_leaves_hands_its_over(group: 
     one, two = group.join(known), group.join(known)
     until(lambda: spread(one, two) == [2, 2])
     pipeline.save_pages([page(*range(200))])
-    seen: list[Message] = []
-    while len(seen) < 200:
-        for each in (one, two):
-            taken = each.take(50, 0.1)
-            settle(each, taken)
-            seen += taken
-    assert numbers(seen) == list(range(200))
+    assert numbers(consumed(200, one, two)) == list(range(200))
     group.leave(one)
     pipeline.save_pages([page(*range(200, 260), id="r2")])
-    assert numbers(group.read(two, 60)) == list(range(200, 260)), "from the database's positions"
+    assert numbers(consumed(60, two)) == list(range(200, 260)), "from the database's positions"
 
 
 @needs_noida

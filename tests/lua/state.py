@@ -310,7 +310,8 @@ def comparable(state: State, keys: ShardKeys, shard: MemoryShard) -> State:
     for key, meta in state.items():
         if key.endswith(":meta"):
             meta = {name: value for name, value in meta.items() if value != "0"}
-            meta.pop("ttl", None)
+            for name in ("ttl", "check", "check_part", "check_cursor"):
+                meta.pop(name, None)
             meta.pop("seen", None)
             meta.pop("kind", None)
             if "stopping" in meta:

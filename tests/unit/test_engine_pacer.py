@@ -229,6 +229,14 @@ def test_while_the_store_is_away_no_connection_is_kept_waiting() -> None:
     play(scene)
 
 
+def test_a_claim_that_was_given_again_has_no_turn_that_is_known_to_hold() -> None:
+    async def scene(street: Street) -> None:
+        street.store.permits = [Permit(PermitCode.GRANTED, 40, 6)]
+        assert await street.send(street.pacer(mark=-1)) == 0.041
+
+    assert play(scene).store.asked == [0]
+
+
 def test_of_a_slow_store_turns_are_asked_for_that_hold_for_longer() -> None:
     async def scene(street: Street) -> None:
         street.store.seconds = 0.03

@@ -153,6 +153,8 @@ def test_an_item_that_cannot_travel_is_refused_and_the_rest_is_sent(scripted: An
 def test_options_that_librdkafka_does_not_know_are_a_mistake_of_the_settings() -> None:
     with pytest.raises(ConfigError, match=r"no\.such\.thing"):
         KafkaPipeline("broker:9092", options={"no.such.thing": "1"})
+    with pytest.raises(ConfigError, match="acks cannot be changed"):
+        KafkaPipeline("broker:9092", options={"acks": "1"})
     with pytest.raises(ConfigError, match="BOOTSTRAP"):
         KafkaPipeline([])
     settings = {

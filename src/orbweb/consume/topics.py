@@ -17,6 +17,14 @@ GATHER_SECONDS = 0.05
 CALL_SECONDS = 10.0
 BUFFER_KIB = 32_768
 """What the client fetches ahead."""
+FIXED = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "earliest",
+    "partition.assignment.strategy": "range,roundrobin",
+}
+"""What this module relies on."""
+
 SESSION_SECONDS = 10.0
 """After this silence of a member others take its partitions over."""
 
@@ -70,19 +78,14 @@ class TopicSource:
         self._troubles = Troubles(logger)
         self._topic = topic
         self._next: dict[int, int] = {}
-        settled = {
-            "group.id": group,
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "earliest",
-            "partition.assignment.strategy": "cooperative-sticky",
+        defaults = {
             "session.timeout.ms": int(SESSION_SECONDS * 1000),
             "queued.max.messages.kbytes": BUFFER_KIB,
         }
+        fixed = {**FIXED, "group.id": group}
+        given = client_options(servers, options or {}, fixed, logger)
         try:
-            self._consumer = confluent_kafka.Consumer(
-                settled | client_options(servers, options or {}, logger)
-            )
+            self._consumer = confluent_kafka.Consumer(defaults | given)
         except (KafkaException, ValueError, TypeError) as error:
             raise ConfigError(f"KAFKA_OPTIONS: librdkafka refuses them: {error}") from error
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked,
@@ -169,7 +172,7 @@ class TopicSource:
             if each.offset >= 0:
                 self._next[each.partition] = each.offset
             self._begun.add(place)
-        consumer.incremental_assign(partitions)
+        consumer.assign(partitions)
         event(logger, "partitions_assigned", partitions=_numbers(partitions))
 
     def _revoked(self, consumer: Any, partitions: list[Any]) -> None:

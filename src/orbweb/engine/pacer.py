@@ -46,7 +46,12 @@ class Turn:
     def of(
         cls, asked: float, answered: float, start_ms: int, mark: int, slack_ms: int = SLACK_MS
     ) -> Turn:
-        """The turn that a claim or a permit gives, which was asked and answered then."""
+        """The turn that a claim or a permit gives, which was asked and answered then.
+
+        A negative mark is that of a claim that was given again: its time may have passed.
+        """
+        if mark < 0:
+            return cls(asked, answered, -math.inf, 0)
         delay = start_ms / 1000
         length = slack_ms / 1000 if mark else IDLE_SECONDS
         return cls(asked, answered + delay, asked + delay + length, mark)
@@ -118,14 +123,16 @@ class Pacer:
         self._used, self._turn, self._slack_ms = self._turn, None, SLACK_MS
 
     def sent(self) -> None:
-        """See `Gate`. A process may be stopped at any moment, in the middle of a send too.
+        """See `Gate`. A process may be stopped at any moment, in the middle of a send too, and what
+        is sent may leave only at the end of this turn of the event loop.
 
         So a send that was late after all moves the time that is reserved: the next one of the host,
         by whatever node, keeps its distance from this one.
         """
         used = self._used
-        if used is not None and used.mark and self._tools.clock() > used.end:
-            self._corrected = self._tools.signals.move(self._held, used.mark)
+        if used is not None and used.mark:
+            self._look_back(used)
+            asyncio.get_running_loop().call_soon(self._look_back, used)
 
     async def met(self, meeting: Meeting) -> None:
         """See `Gate`."""
@@ -144,6 +151,10 @@ class Pacer:
     def elsewhere(self, host: str) -> Gate:
         """See `Gate`."""
         return Detour(host, self._tools) if host != self._host else self
+
+    def _look_back(self, used: Turn) -> None:
+        if self._corrected is None and self._tools.clock() > used.end:
+            self._corrected = self._tools.signals.move(self._held, used.mark)
 
     async def _wait(self) -> None:
         tools = self._tools

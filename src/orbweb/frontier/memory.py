@@ -418,8 +418,8 @@ class MemoryFrontier:
             )
             if not its_turn:
                 asking.courteous = True
-            is_new = allowed == 0 or since > allowed
-            if hosts.now < at + (turns.patience(own, is_new) if its_turn else GRACE_MS):
+            fresh = allowed == 0 or since > allowed
+            if hosts.now < at + (turns.patience(own, fresh) if its_turn else GRACE_MS):
                 run.ready.set(host, at)
                 return
         at = max(hosts.now, at)
@@ -525,7 +525,7 @@ class MemoryFrontier:
         if not run.paused:
             for host, at in run.ready.earliest(16):
                 turns = asking.turns
-                at += turns.patience(turns.is_own(host), is_new=False)
+                at += turns.patience(turns.is_own(host), fresh=False)
                 looks.append((at, self._hosts.now, SHARD_STEP_MS))
         waits = [
             math.ceil(max(0, min(at - clock, step))) for at, clock, step in looks if at is not None

@@ -90,11 +90,11 @@ class Turns:
         self.behind = self.load < self.mean - margin
         self.ahead = self.load > self.mean + margin and self.rivals > 0
 
-    def patience(self, own: bool, is_new: bool) -> int:
+    def patience(self, own: bool, fresh: bool) -> int:
         """From when on a host is this node's to take. See `patience` in `turn.lua`."""
         if self.behind or (own and not self.ahead):
             return -LOOK_AHEAD_MS
-        return NOTICE_MS if is_new else -SPARE_MS
+        return NOTICE_MS if fresh else -SPARE_MS
 
 
 def weight(hand: int, name: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -460,15 +461,19 @@ class ValkeyFrontier:
         server = await self._server_id()
         if server == self._server:
             return 0
-        fixed = await self.fsck()
+        fixed = await self.fsck(server)
         self._server = server
         return fixed
 
-    async def fsck(self) -> int:
-        """Repair the run piece by piece, beside all else; returns the repairs made."""
-        part, cursor, fixed = b"body", b"0", 0
-        while part != b"end":
-            part, cursor, more = await self._call("fsck", part, cursor)
+    async def fsck(self, check: Word = "") -> int:
+        """Repair the run piece by piece, beside all else; returns the repairs made here.
+
+        All who name the same `check` share the pieces; without a name it is a check of its own.
+        """
+        check = check or uuid.uuid4().hex
+        left, fixed = 1, 0
+        while left:
+            left, more = await self._call("fsck", check)
             fixed += more
         return fixed
 

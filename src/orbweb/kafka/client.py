@@ -35,9 +35,17 @@ def option_pairs(texts: Iterable[str], where: str) -> dict[str, str]:
 
 
 def client_options(
-    servers: Iterable[str], extra: Mapping[str, Any], logger: logging.Logger
+    servers: Iterable[str],
+    extra: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+    logger: logging.Logger,
 ) -> dict[str, Any]:
-    """What every client is told: the brokers, the user's options, and where troubles go."""
+    """What a client is told: the brokers, the user's options, and where troubles go.
+
+    Raises `ConfigError` without a broker, and when the user changes what is `fixed`.
+    """
+    for name in sorted(fixed.keys() & extra.keys()):
+        raise ConfigError(f"KAFKA_OPTIONS: {name} cannot be changed, storing once rests on it")
     brokers = ",".join(servers)
     if not brokers:
         raise ConfigError("KAFKA_BOOTSTRAP_SERVERS is empty: name a broker, such as localhost:9092")
@@ -48,6 +56,7 @@ def client_options(
         "logger": logger,
         "log_level": LOG_CRITICAL,
         **extra,
+        **fixed,
     }
 
 

@@ -17,6 +17,9 @@ from orbweb.pipelines.base import Page, PagePipeline, Refusal
 DELIVERY_SECONDS = 10.0
 """After this the client gives a record up, and the buffer tries it again."""
 
+FIXED = {"enable.idempotence": True, "acks": "all"}
+"""What makes a confirmation worth something."""
+
 ROOM_SECONDS = 0.1
 
 KafkaError, KafkaException = confluent_kafka.KafkaError, confluent_kafka.KafkaException
@@ -71,12 +74,10 @@ class KafkaPipeline(PagePipeline):
         servers = [bootstrap_servers] if isinstance(bootstrap_servers, str) else bootstrap_servers
         self._topic = topic
         self._options = {
-            "enable.idempotence": True,
-            "acks": "all",
             "delivery.timeout.ms": int(DELIVERY_SECONDS * 1000),
             "compression.type": "lz4",
             "partitioner": "murmur2_random",
-            **client_options(servers, options or {}, self.logger),
+            **client_options(servers, options or {}, FIXED, self.logger),
         }
         self._producer = self._make_producer()
         self._topics: dict[str, None] = {}

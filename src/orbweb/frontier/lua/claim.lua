@@ -163,7 +163,8 @@ local function take_from(host, own, since)
   if gap > 0 then
     local its_turn = #others == 0 or last_run ~= RUN or contenders(host) == 0
     if not its_turn then courteous = true end
-    if host_now < at + (its_turn and patience(own, allowed == 0 or since > allowed) or GRACE_MS) then return look_again(host, at) end
+    local patient = its_turn and patience(own, allowed == 0 or since > allowed) or GRACE_MS
+    if host_now < at + patient then return look_again(host, at) end
   end
   local got, next_at = lease_from(host, math.min(want - #out / WORDS, for_node), math.max(host_now, at))
   if call('EXISTS', QUEUE .. host) == 0 then

@@ -1,11 +1,14 @@
 -- fsck: repair, piece by piece, what a torn write or a rollback may have left. Changes nothing in a
 -- sound state, so it may run at any time beside the other transitions.
 --
--- ARGV  1 time, 2 part (body, owner, deadline, delayed, why, ready, end), 3 cursor
--- Returns  next part, next cursor, repairs made
+-- ARGV  1 time, 2 name of the check: all who give the same one share its pieces
+-- Returns  whether pieces are left (0/1), repairs made
 
 if not begin() then return lost_run() end
-local part, cursor = ARGV[2], ARGV[3]
+local check = call('HMGET', META, 'check', 'check_part', 'check_cursor')
+local part, cursor = 'body', '0'
+if check[1] == ARGV[2] then part, cursor = check[2], check[3] end
+if part == 'end' then return {0, 0} end
 local fixed = 0
 
 local function fix()
@@ -88,5 +91,6 @@ if part == 'end' and state == 'done' and call('HLEN', BODY) + away() > 0 then
   fix()
 end
 if fixed > 0 then bump('repaired', fixed) end
+call('HSET', META, 'check', ARGV[2], 'check_part', part, 'check_cursor', cursor)
 commit()
-return {part, cursor, fixed}
+return {part == 'end' and 0 or 1, fixed}

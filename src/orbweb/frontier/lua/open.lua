@@ -31,7 +31,7 @@ end
 
 local name, part = ARGV[2] .. ':' .. ARGV[3], ARGV[22] ~= ''
 local epoch = call('HGET', SHARD .. ':current', name)
-local found, old, started = false, nil, part and tonumber(ARGV[17]) or wall
+local found, old, started = false, nil, part and tonumber(ARGV[22]) or wall
 local spread_over
 if epoch then
   use(SHARD .. ':run:' .. name .. ':' .. epoch)

@@ -146,8 +146,8 @@ local function read_turns(node)
 end
 
 -- From when on the host is this node's to take, as measured from the time at which it is free.
--- `is_new`: it has come into the line just then, so that its own nodes could not know of it before.
-local function patience(own, is_new)
+-- `fresh`: it has come into the line just then, so that its own nodes could not know of it before.
+local function patience(own, fresh)
   if behind or (own and not ahead) then return -LOOK_AHEAD_MS end
-  return is_new and NOTICE_MS or -SPARE_MS
+  return fresh and NOTICE_MS or -SPARE_MS
 end
