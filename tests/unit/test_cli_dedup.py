@@ -13,7 +13,7 @@ from orbweb.frontier.seen_places import SeenPlace, SeenShard
 from orbweb.frontier.seen_state import PartState, SeenState
 from orbweb.settings import Settings
 
-BLOOM = SeenConfig(SeenKind.BLOOM, capacity=1_000, error_rate=0.01, max_layers=1)
+BLOOM = SeenConfig(SeenKind.BLOOM, capacity=100, error_rate=0.01, max_layers=1)
 
 
 def shard(number: int, count: int, hosts: dict[str, int]) -> SeenShard:
@@ -25,7 +25,7 @@ def shard(number: int, count: int, hosts: dict[str, int]) -> SeenShard:
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> SeenPlace:
-    place = SeenPlace("Shop", None, (shard(0, 100, {"a": 1}), shard(1, 1_200, {"b": 2})))
+    place = SeenPlace("Shop", None, (shard(0, 10, {"a": 1}), shard(1, 120, {"b": 2})))
     monkeypatch.setattr(dedup, "ask", lambda settings, question: place)
     return place
 
@@ -36,12 +36,12 @@ def test_shards_add_up_and_the_fullest_tells_how_full_it_is(
     dedup.stats(Settings({}, {}), "Shop", None, as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
-        "Shop · all runs: 1,300 seen URLs, kind bloom",
-        "  capacity 2,000, the fullest shard 120.0% used",
+        "Shop · all runs: 130 seen URLs, kind bloom",
+        "  capacity 200, the fullest shard 120.0% used",
         "  OVER-FULL: it takes more and more new pages for seen ones",
     ]
-    assert "  shard 0: 100, 10.0% used" in lines
-    assert "  shard 1: 1,200, 120.0% used" in lines
+    assert "  shard 0: 10, 10.0% used" in lines
+    assert "  shard 1: 120, 120.0% used" in lines
     assert lines[-3:] == [
         "  4 URLs kept apart exactly (dedup='exact')",
         "  a was forgotten 1 time",
@@ -52,5 +52,5 @@ def test_shards_add_up_and_the_fullest_tells_how_full_it_is(
 def test_programs_get_each_shard(place: SeenPlace, capsys: pytest.CaptureFixture[str]) -> None:
     dedup.stats(Settings({}, {}), "Shop", None, as_json=True)
     found = json.loads(capsys.readouterr().out)
-    assert (found["seen"], found["fill"], found["over_full"]) == (1_300, 1.2, True)
-    assert [(each["seen"], each["fill"]) for each in found["shards"]] == [(100, 0.1), (1_200, 1.2)]
+    assert (found["seen"], found["fill"], found["over_full"]) == (130, 1.2, True)
+    assert [(each["seen"], each["fill"]) for each in found["shards"]] == [(10, 0.1), (120, 1.2)]
