@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from confluent_kafka import KafkaError
 from tests.brokers import GIVEN, GivenCluster, MockBroker, Noida, new_topic, noida_program
 
 import orbweb
@@ -241,6 +242,19 @@ def test_members_share_the_partitions_and_one_that_leaves_hands_its_over(group: 
     group.leave(one)
     pipeline.save_pages([page(*range(200, 260), id="r2")])
     assert numbers(consumed(60, two)) == list(range(200, 260)), "from the database's positions"
+
+
+@needs_noida
+def test_a_client_that_gave_up_is_replaced_and_reads_on_from_the_database(group: Members) -> None:
+    group.pipeline().save_pages([page(*range(8))])
+    positions: dict[str, int] = {}
+    source = group.join(lambda places: positions)
+    first = group.read(source, 8)
+    positions |= source.positions(first)
+    source._troubles(KafkaError(KafkaError._FATAL, "fenced"))
+    group.pipeline().save_pages([page(8, 9, id="r2")])
+    assert numbers(group.read(source, 2)) == [8, 9]
+    assert source.lag() == 2
 
 
 @needs_noida

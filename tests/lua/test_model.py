@@ -27,7 +27,7 @@ def servers() -> Iterator[list[Server]]:
 
 
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("sequences", [2_000, pytest.param(6_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sequences", [800, pytest.param(6_000, marks=pytest.mark.long)])
 def test_every_key_is_what_the_model_says(
     sequences: int, servers: list[Server], capsys: pytest.CaptureFixture[str]
 ) -> None:

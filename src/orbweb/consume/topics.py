@@ -75,7 +75,6 @@ class TopicSource:
         self._begun: set[str] = set()
         self._member = False
         self._failure: Exception | None = None
-        self._troubles = Troubles(logger)
         self._topic = topic
         self._next: dict[int, int] = {}
         defaults = {
@@ -84,12 +83,9 @@ class TopicSource:
         }
         fixed = {**FIXED, "group.id": group}
         given = client_options(servers, options or {}, fixed, logger)
-        try:
-            self._consumer = confluent_kafka.Consumer(defaults | given)
-        except (KafkaException, ValueError, TypeError) as error:
-            raise ConfigError(f"KAFKA_OPTIONS: librdkafka refuses them: {error}") from error
-        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked,
-                                 on_lost=self._revoked)  # fmt: skip
+        self._options = {**defaults, **given}
+        self._troubles: Troubles = given["error_cb"]
+        self._consumer = self._join()
 
     def reach(self) -> None:
         """Ask the cluster for the topic. Raises `StoreUnavailable` when no broker answers."""
@@ -100,6 +96,8 @@ class TopicSource:
 
     def take(self, most: int, seconds: float) -> Sequence[Message]:
         """See `Source`. Raises what the question to the database raised."""
+        if self._troubles.fatal:
+            self._rejoin()
         found = self._consumer.consume(1, seconds)
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -146,11 +144,35 @@ class TopicSource:
         """Leave the group, so that its other members take the partitions at once."""
         self._consumer.close()
 
+    def _join(self) -> Any:
+        try:
+            consumer = confluent_kafka.Consumer(self._options)
+        except (KafkaException, ValueError, TypeError) as error:
+            raise ConfigError(f"KAFKA_OPTIONS: librdkafka refuses them: {error}") from error
+        revoked = self._revoked
+        consumer.subscribe(
+            [self._topic], on_assign=self._assigned, on_revoke=revoked, on_lost=revoked
+        )
+        return consumer
+
+    def _rejoin(self) -> None:
+        """Begin anew as another client, from the database's positions.
+
+        A member with a fixed name comes to this when somebody else took the name, or when the
+        broker has forgotten who had it.
+        """
+        event(logger, "consumer_renewed", level=logging.WARNING, error=self._troubles.fatal)
+        self._troubles.fatal = ""
+        self._member = False
+        self._next.clear()
+        self._consumer.close()
+        self._consumer = self._join()
+
     def _message(self, one: Any) -> Message:
         return Message(f"{one.topic()}/{one.partition()}", str(one.offset()), one.value() or b"")
 
     def _judge(self, error: Any) -> None:
-        if error.code() in HOPELESS or error.fatal():
+        if error.code() in HOPELESS:
             raise ConfigError(f"topic {self._topic!r}: Kafka refuses: {error.str()}")
         self._troubles(error)
 

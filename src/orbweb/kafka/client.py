@@ -66,8 +66,12 @@ class Troubles:
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
         self._quiet_until: dict[int, float] = {}
+        self.fatal = ""
+        """Why the client is of no use any more; empty while it is."""
 
     def __call__(self, error: confluent_kafka.KafkaError) -> None:
+        if error.fatal() or error.code() == confluent_kafka.KafkaError._FATAL:
+            self.fatal = error.str()
         code, now = error.code(), time.monotonic()
         if now < self._quiet_until.get(code, 0.0):
             return
