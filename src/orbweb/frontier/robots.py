@@ -25,12 +25,19 @@ class ValkeyRobotsStore:
         return entry if isinstance(entry, bytes) else None
 
     async def begin(self, origin: str, holder: str, seconds: float) -> bool:
-        """True when the caller is the one to fetch it; for `seconds` nobody else is."""
+        """True when the caller is the one to fetch it; for `seconds` nobody else is.
+
+        False also when an entry was put since the caller looked for one.
+        """
+        entry = self._keys.robots(origin)
+        key = f"{entry}:fetching"
         try:
-            key = f"{self._keys.robots(origin)}:fetching"
-            return bool(
-                await self._client.set(key, holder, nx=True, px=max(1, int(seconds * 1000)))
-            )
+            if not await self._client.set(key, holder, nx=True, px=max(1, int(seconds * 1000))):
+                return False
+            if not await self._client.exists(entry):
+                return True
+            await self._client.delete(key)
+            return False
         except (RedisError, OSError) as error:
             raise StoreUnavailable(f"robots of {origin}: {error}") from error
 
