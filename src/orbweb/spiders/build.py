@@ -215,7 +215,7 @@ async def _open_shared(
     shards = settings["FRONTIER_SHARDS"]
     servers = await reach(url, prefix, settings["STORE_TIMEOUT"])
     stack.push_async_callback(servers.aclose)
-    for warning in judge_all(await servers.facts()):
+    for warning in await _warnings(servers):
         log.warning("%s", warning)
     frontier = _shared_frontier(settings, servers, job)
     _say_scope(settings)
@@ -251,6 +251,16 @@ async def _open_shared(
         collect=_collector(Admin(servers, prefix, shards=shards)),
         watch=_fill_watch(settings, servers, job, frontier),
     )
+
+
+async def _warnings(servers: Servers) -> list[str]:
+    """What is to be said of the servers. A cluster may be choosing a new master just now."""
+    try:
+        return judge_all(await servers.facts())
+    except StoreUnavailable as error:
+        if not servers.several:
+            raise
+        return [f"a master of the cluster does not answer; its requests wait: {error}"]
 
 
 def _wall_ms() -> int:
