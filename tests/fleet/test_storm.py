@@ -75,7 +75,8 @@ def test_a_million_fetches_of_a_hundred_nodes(capsys: pytest.CaptureFixture[str]
             f"{dict(fleet.counts)}: "
             f"{len(fleet.origin.short)} short gaps, {len(fleet.origin.crowded)} moments above the "
             f"limit, {fleet.origin.blind_short} short gaps of nodes stopped between look and send, "
-            f"{share:.1%} of the allowed rate used, {in_calm:.1%} while the server is up, {cpu / fetches * 1e6:.0f} µs of the server and "
+            f"{share:.1%} of the allowed rate used, {in_calm:.1%} while the server is up, "
+            f"{cpu / fetches * 1e6:.0f} µs of the server and "
             f"{store.calls['claim'] / fetches:.2f} claims a fetch"
         )
     check(fleet)
