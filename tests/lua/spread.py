@@ -117,8 +117,8 @@ class SpreadMachine(FrontierMachine):
             answer = self.twins.step(run, "close", memory.seq - late)
             self.note(f"close {answer}")
 
-    @rule(node=nodes, others=distant)
-    def end_of_a_spread_run(self, node: str, others: list[int]) -> None:
+    @rule(node=nodes, others=distant, again=st.sampled_from([False, False, True]))
+    def end_of_a_spread_run(self, node: str, others: list[int], again: bool) -> None:
         """Steer to where walks rarely come: nothing left here, nothing on its way."""
         run = self.run(2)
         if self.memory(run) is None or SHARDS[run] == 1:
@@ -140,6 +140,9 @@ class SpreadMachine(FrontierMachine):
         for late in (1, 0):
             answer = self.twins.step(run, "close", self.memory(run).seq - late)
             self.note(f"close {answer}")
+        if again and self.memory(run).state is RunState.DONE:
+            self.twins.step(run, "reopen")
+            self.note("reopened")
         if others:
             self.twins.step(run, "add", self.away(run, others))
 
@@ -150,6 +153,7 @@ SPREAD_RARE = (
     "part of a later run",
     "rows trimmed",
     "deliver reopened",
+    "reopened",
     "close True",
     "close False",
 )
