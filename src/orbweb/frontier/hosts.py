@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orbweb.frontier.memory_hosts import ACTIVE_MS, HALF_LIFE_MS
+
 HOST_FIELDS = (
     *("limit", "limit_until", "limit_by", "limit_why", "paused", "paused_by", "paused_why"),
     *("crawl", "ceiling", "ceiling_until", "clamped", "taken", "rate", "rate_at", "good", "bad"),
@@ -16,12 +18,6 @@ HOST_FIELDS = (
 
 RUN_FIELDS = ("state", "delay", "concurrency", "policy", "paused", "paused_by", "paused_why")
 """What is read of a run's meta, in this order."""
-
-ACTIVE_MS = 30_000
-"""A run whose nodes have not spoken for so long has no say (`lua/host.lua`)."""
-
-HALF_LIFE_MS = 30_000
-"""Of the count of fetches from which a host's rate follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ PIECES: dict[str, tuple[str, ...]] = {
     "report": ("host",),
     "hold_off": ("host",),
     "steer": ("host",),
+    "hosts": ("host",),
 }
 """Further files that stand between `shard.lua` and a transition."""
 

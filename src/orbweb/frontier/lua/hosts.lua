@@ -9,7 +9,6 @@
 --          page names it, 1 when it stands in a queue, score. A part `ready` leaves out the hosts that
 --          stand in the one of an earlier run.
 
-local HALVED_MS = 30000
 local part, cursor, order, floor, own = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local base = ARGV[6 + own]
 local in_ready = part == 'ready'
@@ -66,7 +65,7 @@ local function score_of(host, queued)
   if order == 'backlog' then return queued end
   if order == 'errors' then return tonumber(call('HGET', HOST .. host, 'bad')) or 0 end
   local v = call('HMGET', HOST .. host, 'rate', 'rate_at')
-  return (tonumber(v[1]) or 0) * 2 ^ (((tonumber(v[2]) or clock) - clock) / HALVED_MS)
+  return (tonumber(v[1]) or 0) * 2 ^ (((tonumber(v[2]) or clock) - clock) / HALF_LIFE_MS)
 end
 
 local answer = {page[1], #names}
