@@ -20,6 +20,7 @@ from orbweb.pipelines.sql_tables import (
     TEXT_TYPE,
     ascii_text,
     first_wins,
+    make_tables,
 )
 
 LONGEST_ERROR = 2000
@@ -101,10 +102,7 @@ class Ledger:
 
     def prepare(self) -> None:
         """Make the tables that are missing."""
-        try:
-            _metadata.create_all(self._engine)
-        except sa.exc.DBAPIError:  # another consumer that starts now may have made one of them
-            _metadata.create_all(self._engine)
+        make_tables(_metadata, self._engine)
 
     def claim(self, connection: sa.Connection, envelopes: Iterable[Envelope]) -> set[str]:
         """Enter keys, and return those that were not there; the first transaction wins a key.

@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import RedisError
-
-from orbweb.errors import ConfigError, StoreUnavailable
+from orbweb.errors import ConfigError
 from orbweb.frontier.base import DeadLetter, Status
 from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
 from orbweb.frontier.seen_admin import SeenAdmin
+from orbweb.frontier.server import answer_of
 from orbweb.frontier.servers import Servers
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
@@ -60,7 +59,7 @@ class Admin:
 
     async def runs(self, job: str | None = None) -> list[RunInfo]:
         """The living runs of a job, or of all, the latest started first."""
-        current = await self._read(self._client.hgetall(self._shard.current))
+        current = await answer_of(self._client.hgetall(self._shard.current))
         found = []
         for name, epoch in current.items():
             its_job, run, _ = split_run_name(f"{name.decode()}:{epoch.decode()}")
@@ -83,9 +82,9 @@ class Admin:
 
     async def nodes(self, info: RunInfo) -> list[NodeInfo]:
         """The worker processes of a run that spoke within the last twenty leases."""
-        seconds, micros = await self._read(self._client.time())
+        seconds, micros = await answer_of(self._client.time())
         now = seconds * 1000 + micros // 1000
-        beats = await self._read(self._client.hgetall(self._keys(info, 0).beats))
+        beats = await answer_of(self._client.hgetall(self._keys(info, 0).beats))
         found = []
         for node, record in beats.items():
             wall, beat = record.split(b"\n", 1)
@@ -98,9 +97,9 @@ class Admin:
             keys, client = self._keys(info, shard), self._servers.of_shard(shard)
             cursor = None
             while cursor != 0:
-                cursor, page = await self._read(client.hscan(keys.why, cursor or 0, count=PAGE))
+                cursor, page = await answer_of(client.hscan(keys.why, cursor or 0, count=PAGE))
                 ids = list(page)
-                bodies = await self._read(client.hmget(keys.dead, ids)) if ids else []
+                bodies = await answer_of(client.hmget(keys.dead, ids)) if ids else []
                 for id, body in zip(ids, bodies, strict=True):
                     if body is not None:
                         yield _dead_letter(id.decode(), body, page[id])
@@ -165,12 +164,6 @@ class Admin:
     async def _call(self, shard: int, name: str, words: Sequence[Word]) -> Any:
         caller = ScriptCaller(self._servers.of_shard(shard), self.now)
         return await caller.call(name, (ShardKeys(self._prefix, shard).tag,), words)
-
-    async def _read(self, call: Any) -> Any:
-        try:
-            return await call
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"the store does not answer: {error}") from error
 
 
 def _dead_letter(id: str, body: bytes, why: bytes) -> DeadLetter:

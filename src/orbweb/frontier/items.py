@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-from orbweb.errors import StoreUnavailable
 from orbweb.frontier.keys import RunKeys, ShardKeys
+from orbweb.frontier.server import answer_of
 
 COUNTS_SECONDS = 30 * 86_400
 """Marks and counts of a run are kept for this long after its last sign of life."""
@@ -161,11 +160,11 @@ class ValkeyItemBook:
         return self._shard.job_items(self._job) if self._shared else self._keys.items
 
     async def known(self, items: Sequence[bytes]) -> list[bool]:
-        flags = await _answer(self._client.smismember(self._items, list(items)))
+        flags = await answer_of(self._client.smismember(self._items, list(items)))
         return [bool(flag) for flag in flags]
 
     async def remember(self, items: Sequence[bytes]) -> None:
-        await _answer(self._client.sadd(self._items, *items))
+        await answer_of(self._client.sadd(self._items, *items))
 
     async def repeated(self, marks: Sequence[Mark]) -> tuple[list[bool], int]:
         key: Any = self._keys.marks
@@ -175,19 +174,19 @@ class ValkeyItemBook:
         pipe.hmget(key, [mark.item for mark in marks])
         pipe.hlen(key)
         pipe.expire(key, COUNTS_SECONDS)
-        *_, places, noted, _ = await _answer(pipe.execute())
+        *_, places, noted, _ = await answer_of(pipe.execute())
         return [place != mark.place for mark, place in zip(marks, places, strict=True)], noted
 
     async def keep_failed(self, failed: Sequence[FailedItem]) -> None:
         rows: dict[Any, Any] = {each.id: msgspec.msgpack.encode(each) for each in failed}
-        await _answer(self._client.hset(self._keys.failed_items, mapping=rows))
+        await answer_of(self._client.hset(self._keys.failed_items, mapping=rows))
 
     async def failed(self) -> list[FailedItem]:
         """All failed items of the run, the oldest first."""
         found: list[FailedItem] = []
         cursor = 0
         while True:
-            cursor, page = await _answer(
+            cursor, page = await answer_of(
                 self._client.hscan(self._keys.failed_items, cursor, count=PAGE)
             )
             found += [msgspec.msgpack.decode(row, type=FailedItem) for row in page.values()]
@@ -198,39 +197,32 @@ class ValkeyItemBook:
     async def drop_failed(self, ids: Sequence[str]) -> None:
         """Forget failed items."""
         if ids:
-            await _answer(self._client.hdel(self._keys.failed_items, *ids))
+            await answer_of(self._client.hdel(self._keys.failed_items, *ids))
 
     async def tell(self, node: str, counts: bytes) -> None:
         key = self._keys.quality
         pipe = self._client.pipeline(transaction=False)
         pipe.hset(key, node, counts)
         pipe.expire(key, COUNTS_SECONDS)
-        await _answer(pipe.execute())
+        await answer_of(pipe.execute())
 
     async def told(self) -> dict[str, bytes]:
-        return _named(await _answer(self._client.hgetall(self._keys.quality)))
+        return _named(await answer_of(self._client.hgetall(self._keys.quality)))
 
     async def history(self) -> list[bytes]:
-        found = await _answer(self._client.hgetall(self._shard.job_quality(self._job)))
+        found = await answer_of(self._client.hgetall(self._shard.job_quality(self._job)))
         others = [entry for name, entry in found.items() if name.decode() != self._epoch]
         return [entry[TIME_BYTES:] for entry in sorted(others)]
 
     async def enter_history(self, ended_at_ms: int, counts: bytes) -> None:
         key = self._shard.job_quality(self._job)
         entry = ended_at_ms.to_bytes(TIME_BYTES, "big") + counts  # sorts by its time
-        await _answer(self._client.hset(key, self._epoch, entry))
-        found = await _answer(self._client.hgetall(key))
+        await answer_of(self._client.hset(key, self._epoch, entry))
+        found = await answer_of(self._client.hgetall(key))
         oldest = sorted(found, key=lambda name: bytes(found[name]))[:-HISTORY]
         if oldest:
-            await _answer(self._client.hdel(key, *oldest))
+            await answer_of(self._client.hdel(key, *oldest))
 
 
 def _named(found: Mapping[bytes, bytes]) -> dict[str, bytes]:
     return {name.decode(): value for name, value in found.items()}
-
-
-async def _answer(call: Awaitable[Any] | Any) -> Any:
-    try:
-        return await call
-    except (RedisError, OSError) as error:
-        raise StoreUnavailable(f"the store does not answer: {error}") from error

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-from orbweb.errors import ConfigError, StoreUnavailable
+from orbweb.errors import ConfigError
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.routes import shard_of
+from orbweb.frontier.server import answer_of
 from orbweb.frontier.valkey import ScriptCaller, Word
 
 UNTOUCHED = "="
@@ -78,10 +78,7 @@ class OperatorStore:
 
     async def read(self, call: Any) -> Any:
         """The answer of a plain command."""
-        try:
-            return await call
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"the store does not answer: {error}") from error
+        return await answer_of(call)
 
     async def now_ms(self) -> int:
         """The server's clock."""

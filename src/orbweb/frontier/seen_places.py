@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-from orbweb.errors import ConfigError, StoreUnavailable
+from orbweb.errors import ConfigError
 from orbweb.frontier.base import RunConfig
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
 from orbweb.frontier.routes import shard_of
 from orbweb.frontier.seen import SeenKind
 from orbweb.frontier.seen_state import SeenState, read_seen
+from orbweb.frontier.server import answer_of
 from orbweb.frontier.servers import Servers
 from orbweb.frontier.spread import shared_frontier
 
@@ -194,7 +194,4 @@ class SeenPlaces:
         return self._servers.of_shard(keys.shard)
 
     async def _read(self, call: Any) -> Any:
-        try:
-            return await call
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"the store does not answer: {error}") from error
+        return await answer_of(call)

@@ -182,3 +182,11 @@ def judge(facts: ServerFacts) -> tuple[str, ...]:
             "the server leaves syncing to the system (appendfsync no): a power cut costs minutes",
         )
     return ()
+
+
+async def answer_of(call: Awaitable[Any] | Any) -> Any:
+    """The answer of a plain command. Raises `StoreUnavailable` when there is none."""
+    try:
+        return await call
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable(f"the store does not answer: {error}") from error

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from orbweb.errors import ItemError, OrbwebError, UnserialisableError
+from orbweb.model.item import ItemRecord, Origin
 from orbweb.model.values import pack, to_bytes, unpack_tagged
 
 VERSION = 1
@@ -44,6 +45,19 @@ class Envelope:
     """The fields that tell two rows of the table apart; empty when none are named."""
     version: int = 0
     """Logical time of the data (ms): a row that something newer has changed is left as it is."""
+
+    @classmethod
+    def of(cls, record: ItemRecord, origin: Origin) -> Envelope:
+        """The envelope of an item that a page gave."""
+        return cls(
+            record.key,
+            record.table,
+            record.row,
+            run=origin.run,
+            update_keys=record.update_keys,
+            unique=record.unique,
+            version=origin.claimed_at_ms,
+        )
 
 
 class _Wire(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):

@@ -122,15 +122,7 @@ class KafkaPipeline(PagePipeline):
         self._producer.flush(1.0)
 
     def _sent(self, page: Page, record: ItemRecord) -> _Sent:
-        envelope = Envelope(
-            record.key,
-            record.table,
-            record.row,
-            run=page.origin.run,
-            update_keys=record.update_keys,
-            unique=record.unique,
-            version=page.origin.claimed_at_ms,
-        )
+        envelope = Envelope.of(record, page.origin)
         value = encode(envelope)
         topic = self._topic.replace("{table}", record.table)
         return _Sent(record, topic, partition_key(envelope), value)

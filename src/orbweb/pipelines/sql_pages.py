@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 import sqlalchemy as sa
 
 from orbweb.pipelines.base import Page
-from orbweb.pipelines.sql_tables import TEXT_TYPE, ascii_text, first_wins
+from orbweb.pipelines.sql_tables import TEXT_TYPE, ascii_text, first_wins, make_tables
 
 TRIM_ROWS = 2000
 """Pages that are forgotten in one transaction."""
@@ -50,10 +50,7 @@ class PageLedger:
 
     def prepare(self) -> None:
         """Make the table if it is missing."""
-        try:
-            _metadata.create_all(self._engine)
-        except sa.exc.DBAPIError:  # another node that starts now may have made it
-            _metadata.create_all(self._engine)
+        make_tables(_metadata, self._engine)
 
     def claim(self, connection: sa.Connection, pages: Sequence[Page]) -> list[Rest]:
         """Enter the pages; returns those of which something is still to be stored.

@@ -314,3 +314,11 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
     @sa.event.listens_for(engine, "begin")
     def _(connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def make_tables(metadata: sa.MetaData, engine: sa.Engine) -> None:
+    """Make the tables that are missing. Another node that starts now may be making them too."""
+    try:
+        metadata.create_all(engine)
+    except exc.DBAPIError:
+        metadata.create_all(engine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from orbweb.pipelines.sql_tables import ascii_text, first_wins
+from orbweb.pipelines.sql_tables import ascii_text, first_wins, make_tables
 
 _metadata = sa.MetaData()
 
@@ -25,10 +25,7 @@ class RowVersions:
 
     def prepare(self) -> None:
         """Make the table if it is missing."""
-        try:
-            _metadata.create_all(self._engine)
-        except sa.exc.DBAPIError:  # another node that starts now may have made it
-            _metadata.create_all(self._engine)
+        make_tables(_metadata, self._engine)
 
     def is_newest(self, connection: sa.Connection, row_key: str, version: int) -> bool:
         """Whether no newer change of the row was applied; if so, this one is the newest now.

@@ -79,15 +79,7 @@ class StreamPipeline(PagePipeline):
         batch = self._redis.pipeline(transaction=True)
         for page in pages:
             for record in page.records:
-                envelope = Envelope(
-                    record.key,
-                    record.table,
-                    record.row,
-                    run=page.origin.run,
-                    update_keys=record.update_keys,
-                    unique=record.unique,
-                    version=page.origin.claimed_at_ms,
-                )
+                envelope = Envelope.of(record, page.origin)
                 try:
                     batch.xadd(self._stream, {FIELD: encode(envelope)})
                 except ItemError as error:
