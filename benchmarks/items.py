@@ -40,7 +40,8 @@ from orbweb.model.item import Origin, item_record
 from orbweb.pipelines.base import Page
 from orbweb.pipelines.kafka import KafkaPipeline
 from orbweb.pipelines.sql_rows import Conflict, RowWriter
-from orbweb.pipelines.sql_tables import Tables, open_engine
+from orbweb.pipelines.sql_tables import Tables
+from orbweb.sql.databases import open_engine
 
 BATCH, PAGE_ITEMS = 500, 10
 TABLE = "CREATE TABLE items (url VARCHAR(200), title VARCHAR(200), price FLOAT, number INTEGER)"

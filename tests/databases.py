@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from orbweb.pipelines.sql_tables import open_engine
+from orbweb.sql.databases import open_engine
 
 START_SECONDS = 60.0
 

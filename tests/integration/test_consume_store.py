@@ -18,7 +18,8 @@ from orbweb.consume.ledger import Ledger
 from orbweb.consume.store import Counts, ItemStore
 from orbweb.kafka.envelope import Envelope, encode
 from orbweb.pipelines.sql_rows import Conflict, RowWriter
-from orbweb.pipelines.sql_tables import Tables, open_engine
+from orbweb.pipelines.sql_tables import Tables
+from orbweb.sql.databases import open_engine
 
 ALL = ("items", "orbweb_keys", "orbweb_versions", "orbweb_positions", "orbweb_dead_letters")
 TABLE = "CREATE TABLE items (sku VARCHAR(40) NOT NULL, price INT, note VARCHAR(5))"

@@ -32,9 +32,10 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.embedded import FOLDER, EmbeddedStore
 from orbweb.log import configure, event, get_logger
 from orbweb.pipelines.sql_rows import Conflict, RowWriter
-from orbweb.pipelines.sql_tables import Tables, open_engine
+from orbweb.pipelines.sql_tables import Tables
 from orbweb.settings import Settings
 from orbweb.spiders.progress import LIVE_SECONDS, LiveLine, on_terminal
+from orbweb.sql.databases import open_engine
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

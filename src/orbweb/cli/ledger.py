@@ -11,7 +11,7 @@ from orbweb.cli.options import project_settings
 from orbweb.consume.consumer import Patience
 from orbweb.consume.ledger import Ledger, LedgerBook, RunKeys
 from orbweb.errors import ConfigError
-from orbweb.pipelines.sql_tables import open_engine
+from orbweb.sql.databases import open_engine
 
 SHOWN_DEAD = 20
 

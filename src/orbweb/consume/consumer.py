@@ -17,7 +17,8 @@ from orbweb.consume.base import Message, Source
 from orbweb.consume.store import Counts, ItemStore
 from orbweb.errors import OrbwebError, StoreUnavailable
 from orbweb.log import event, get_logger
-from orbweb.pipelines.sql_tables import is_rows_fault, reason_of
+from orbweb.pipelines.sql_tables import is_rows_fault
+from orbweb.sql.databases import reason_of
 
 T = TypeVar("T")
 

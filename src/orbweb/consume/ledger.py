@@ -14,7 +14,7 @@ from sqlalchemy.dialects import mysql
 
 from orbweb.consume.base import Message
 from orbweb.kafka.envelope import KEY_LENGTH, RUN_LENGTH, Envelope
-from orbweb.pipelines.sql_tables import (
+from orbweb.sql.databases import (
     BYTES_TYPE,
     MOMENT_TYPE,
     TEXT_TYPE,

@@ -15,7 +15,8 @@ from orbweb.kafka.envelope import Envelope, UnreadableMessage, decode
 from orbweb.log import event, get_logger
 from orbweb.model.item import ItemRecord
 from orbweb.pipelines.sql_rows import Dated, RowWriter
-from orbweb.pipelines.sql_tables import Tables, is_rows_fault, reason_of
+from orbweb.pipelines.sql_tables import Tables, is_rows_fault
+from orbweb.sql.databases import reason_of
 
 logger = get_logger("consume")
 

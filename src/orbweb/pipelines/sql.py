@@ -15,7 +15,8 @@ from orbweb.model.item import KEY_FIELD, ItemRecord
 from orbweb.pipelines.base import Page, PagePipeline, Refusal
 from orbweb.pipelines.sql_pages import PAGES, PageLedger, PageTaken, Rest
 from orbweb.pipelines.sql_rows import Conflict, RowWriter
-from orbweb.pipelines.sql_tables import Tables, first_wins, is_rows_fault, open_engine, reason_of
+from orbweb.pipelines.sql_tables import Tables, is_rows_fault
+from orbweb.sql.databases import first_wins, open_engine, reason_of
 
 
 class SqlPipeline(PagePipeline):

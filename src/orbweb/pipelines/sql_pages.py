@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 import sqlalchemy as sa
 
 from orbweb.pipelines.base import Page
-from orbweb.pipelines.sql_tables import TEXT_TYPE, ascii_text, first_wins, make_tables
+from orbweb.sql.databases import TEXT_TYPE, ascii_text, first_wins, make_tables
 
 TRIM_ROWS = 2000
 """Pages that are forgotten in one transaction."""

@@ -13,8 +13,9 @@ from orbweb.errors import ItemError
 from orbweb.model.item import KEY_FIELD, ItemRecord
 from orbweb.pipelines.base import Row
 from orbweb.pipelines.keys import version_key
-from orbweb.pipelines.sql_tables import Tables, first_wins, groups
+from orbweb.pipelines.sql_tables import Tables, groups
 from orbweb.pipelines.sql_versions import RowVersions
+from orbweb.sql.databases import first_wins
 
 Dated = tuple[ItemRecord, int]
 """A record, and the store's wall clock (ms) when its page was claimed."""

@@ -1,4 +1,4 @@
-"""SQL databases as they are: what they differ in, and their tables. Nothing else knows either."""
+"""The tables of an SQL database that items go to: how they are found, made and filled."""
 
 from __future__ import annotations
 
@@ -9,44 +9,15 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from orbweb.errors import ConfigError, ItemError
-from orbweb.log import mask_secrets
-from orbweb.model.item import KEY_FIELD
+import sqlalchemy as sa
+from sqlalchemy import exc
 
-try:
-    import sqlalchemy as sa
-    from sqlalchemy import exc
-    from sqlalchemy.dialects import mysql, postgresql, sqlite
-except ImportError as error:
-    raise ConfigError(
-        "SQL databases need SQLAlchemy and their drivers: pip install 'orbweb[sql]'"
-    ) from error
+from orbweb.errors import ItemError
+from orbweb.model.item import KEY_FIELD
+from orbweb.sql.databases import BYTES_TYPE, KEY_TYPE, MOMENT_TYPE, TEXT_TYPE
 
 if TYPE_CHECKING:
     from orbweb.pipelines.base import Row
-
-DRIVERS = {
-    "postgresql": "postgresql+psycopg",
-    "postgres": "postgresql+psycopg",
-    "mysql": "mysql+pymysql",
-    "mariadb": "mariadb+pymysql",
-}
-"""What a URL without a driver means."""
-
-BUSY_SECONDS = 30.0
-"""How long SQLite waits for another process that writes."""
-
-
-def ascii_text(length: int) -> sa.types.TypeEngine[str]:
-    """A column of ASCII text that every database compares byte by byte."""
-    exact = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
-    return sa.String(length).with_variant(exact, "mysql", "mariadb")
-
-
-KEY_TYPE = ascii_text(64)
-TEXT_TYPE = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
-BYTES_TYPE = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
-MOMENT_TYPE = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 
 _COLUMN_TYPES: tuple[tuple[tuple[type, ...], Any], ...] = (
     ((bool,), sa.Boolean()),
@@ -65,52 +36,6 @@ _VALUE_REFUSED_MYSQL = frozenset({1048, 1264, 1265, 1292, 1364, 1366, 1406, 3140
 """Codes with which MySQL and MariaDB refuse a value as an OperationalError."""
 
 
-def open_engine(url: str, **options: Any) -> sa.Engine:
-    """An engine for a database URL. Does not connect yet. Raises `ConfigError`.
-
-    Without a driver in the URL, PostgreSQL means psycopg, MySQL and MariaDB mean PyMySQL. On SQLite
-    a transaction takes the right to write at its beginning, and waits for it.
-    """
-    try:
-        parsed = sa.make_url(url)
-        name = DRIVERS.get(parsed.drivername, parsed.drivername)
-        engine = sa.create_engine(parsed.set(drivername=name), pool_pre_ping=True, **options)
-    except (exc.ArgumentError, exc.NoSuchModuleError, ValueError) as error:
-        raise ConfigError(
-            f"{mask_secrets(url)!r} is no database URL: {mask_secrets(str(error))}; right would be "
-            "postgresql://user:password@host/name, mysql://user:password@host/name or "
-            "sqlite:///file.db"
-        ) from error
-    except ImportError as error:
-        raise ConfigError(
-            f"the driver for {mask_secrets(url)} is missing ({error}): pip install 'orbweb[sql]'"
-        ) from error
-    if engine.dialect.name == "sqlite":
-        _prepare_sqlite(engine)
-    elif engine.dialect.name in ("mysql", "mariadb"):
-        _prepare_mysql(engine)
-    return engine
-
-
-def first_wins(engine: sa.Engine, table: sa.Table) -> sa.Insert:
-    """An insert that passes over the rows which a unique key of the table refuses.
-
-    All other refusals stay errors, as `INSERT IGNORE` of MySQL would not let them.
-    """
-    dialect = engine.dialect.name
-    if dialect == "postgresql":
-        return postgresql.insert(table).on_conflict_do_nothing()
-    if dialect == "sqlite":
-        return sqlite.insert(table).on_conflict_do_nothing()
-    if dialect in ("mysql", "mariadb"):
-        some = next(iter(table.columns))
-        return mysql.insert(table).on_duplicate_key_update({some.name: some})
-    raise ConfigError(
-        f"{dialect} is not supported: take PostgreSQL, MySQL, MariaDB or SQLite, whose inserts can "
-        "pass over rows that are there"
-    )
-
-
 def is_rows_fault(error: Exception) -> bool:
     """Whether the database refuses what a row says, so that another try would end the same."""
     if isinstance(error, ItemError | OverflowError | UnicodeError):
@@ -125,13 +50,6 @@ def is_rows_fault(error: Exception) -> bool:
         arguments = error.orig.args if error.orig is not None else ()
         return bool(arguments) and arguments[0] in _VALUE_REFUSED_MYSQL
     return isinstance(error, exc.DataError | exc.IntegrityError | exc.ProgrammingError)
-
-
-def reason_of(error: Exception) -> str:
-    """What the database said, without the statement and its values."""
-    said = error.orig if isinstance(error, exc.DBAPIError) else error
-    text = " ".join(str(said).split())
-    return f"{type(said).__name__}: {text}" if text else type(said).__name__
 
 
 class Tables:
@@ -292,33 +210,3 @@ def groups(rows: Sequence[Row]) -> list[list[Row]]:
     for row in rows:
         found.setdefault(tuple(sorted(row)), []).append(row)
     return list(found.values())
-
-
-def _prepare_mysql(engine: sa.Engine) -> None:
-    """No value is cut or bent to fit its column, whatever the server's default is."""
-
-    @sa.event.listens_for(engine, "connect")
-    def _(connection: Any, record: Any) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')")
-
-
-def _prepare_sqlite(engine: sa.Engine) -> None:
-    @sa.event.listens_for(engine, "connect")
-    def _(connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # transactions begin where we say, see below
-        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-
-    @sa.event.listens_for(engine, "begin")
-    def _(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def make_tables(metadata: sa.MetaData, engine: sa.Engine) -> None:
-    """Make the tables that are missing. Another node that starts now may be making them too."""
-    try:
-        metadata.create_all(engine)
-    except exc.DBAPIError:
-        metadata.create_all(engine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from orbweb.pipelines.sql_tables import ascii_text, first_wins, make_tables
+from orbweb.sql.databases import ascii_text, first_wins, make_tables
 
 _metadata = sa.MetaData()
 

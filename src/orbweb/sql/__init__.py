@@ -1,0 +1,1 @@
+"""SQL databases: what all that read and write them share."""
