@@ -10,13 +10,13 @@ from hashlib import blake2b
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
 
 from orbweb.consume.base import Message
 from orbweb.kafka.envelope import KEY_LENGTH, RUN_LENGTH, Envelope
 from orbweb.sql.databases import (
     BYTES_TYPE,
     MOMENT_TYPE,
+    NAME_TYPE,
     TEXT_TYPE,
     ascii_text,
     first_wins,
@@ -28,11 +28,6 @@ LONGEST_ERROR = 2000
 
 TRIM_KEYS = 5000
 """Keys that are forgotten in one transaction."""
-
-_NAME = sa.String(255).with_variant(
-    mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
-)
-"""Names of groups, topics and streams: upper and lower case are not the same."""
 
 _metadata = sa.MetaData()
 
@@ -49,8 +44,8 @@ KEYS = sa.Table(
 POSITIONS = sa.Table(
     "orbweb_positions",
     _metadata,
-    sa.Column("consumer", _NAME, primary_key=True),
-    sa.Column("place", _NAME, primary_key=True),
+    sa.Column("consumer", NAME_TYPE, primary_key=True),
+    sa.Column("place", NAME_TYPE, primary_key=True),
     sa.Column("position", sa.BigInteger, nullable=False),
 )
 """How far each consumer group has come in each partition."""
@@ -59,7 +54,7 @@ DEAD = sa.Table(
     "orbweb_dead_letters",
     _metadata,
     sa.Column("digest", ascii_text(32), primary_key=True),
-    sa.Column("place", _NAME, nullable=False),
+    sa.Column("place", NAME_TYPE, nullable=False),
     sa.Column("position", ascii_text(64), nullable=False),
     sa.Column("item_key", sa.String(KEY_LENGTH)),
     sa.Column("item_table", sa.String(255)),

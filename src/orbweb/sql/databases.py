@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from orbweb.errors import ConfigError
+from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.log import mask_secrets
 
 try:
@@ -35,6 +37,10 @@ def ascii_text(length: int) -> sa.types.TypeEngine[str]:
 
 
 KEY_TYPE = ascii_text(64)
+NAME_TYPE = sa.String(255).with_variant(
+    mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
+)
+"""Names that people choose: upper and lower case are not the same."""
 TEXT_TYPE = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
 BYTES_TYPE = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
 MOMENT_TYPE = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
@@ -84,6 +90,20 @@ def first_wins(engine: sa.Engine, table: sa.Table) -> sa.Insert:
         f"{dialect} is not supported: take PostgreSQL, MySQL, MariaDB or SQLite, whose inserts can "
         "pass over rows that are there"
     )
+
+
+def shown_url(engine: sa.Engine) -> str:
+    """The address of a database without its password."""
+    return engine.url.render_as_string(hide_password=True)
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """What a database does not do becomes `StoreUnavailable`, with what it said."""
+    try:
+        yield
+    except exc.SQLAlchemyError as error:
+        raise StoreUnavailable(f"the database does not answer: {reason_of(error)}") from error
 
 
 def reason_of(error: Exception) -> str:
