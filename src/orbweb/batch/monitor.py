@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from orbweb.batch.forecast import Forecast, Outlook
@@ -91,6 +92,8 @@ class BatchMonitor:
         self._report_at = 0.0
         self._forecast = Forecast()
         self._said: set[tuple[int, str]] = set()
+        self._seen = 0
+        self._lead_at = 0.0
         self._away = False
 
     def stop(self) -> None:
@@ -113,59 +116,53 @@ class BatchMonitor:
                 await self._outage_or(self._give_back)
         return self.last
 
-    # -- the role
-
     async def _turn(self) -> float | None:
-        """One look at the batches, if this node is the master; None when the work is over."""
-        leads = await self._renew()
-        if leads != self.leads:
-            self.leads = leads
-            event(log, "batch_master" if leads else "batch_standby", job=self._options.job)
+        """One look at the batches, and what is to be done; None when the work is over."""
+        await self._lead()
         latest = await self._latest()
-        if not leads:
-            return self._stand_by(latest)
+        if latest is not None and latest.state.ended and latest.number == self._seen:
+            self.last = latest
+            if self._options.once:
+                return None
         if latest is None or latest.state.ended:
             return await self._between(latest)
-        return await self._tend(latest)
+        self._seen, self.next_due = latest.number, None
+        if self.leads:
+            return await self._tend(latest)
+        return LOOK_SECONDS
 
-    async def _renew(self) -> bool:
+    # -- the role
+
+    async def _lead(self) -> None:
+        """Become or stay the master, in good time before the lease ends."""
+        if self._time() < self._lead_at:
+            return
         options = self._options
         lease_ms = int(options.lease_seconds * 1000)
-        return bool(await self._ask(self._records.lead, options.holder, lease_ms))
+        leads = await self._ask(self._records.lead, options.holder, lease_ms)
+        if leads != self.leads:
+            self.leads = leads
+            event(log, "batch_master" if leads else "batch_standby", job=options.job)
+        self._lead_at = self._time() + options.lease_seconds / 4
 
     async def _give_back(self) -> float | None:
         await self._ask(self._records.lead, self._options.holder, 0)
         return None
 
-    def _stand_by(self, latest: BatchRecord | None) -> float | None:
-        """Another node is the master: with `once` its batch is also the one to wait for."""
-        ended = latest is not None and latest.state.ended
-        if self._options.once and latest is not None:
-            if not ended:
-                self._said.add((latest.number, "seen"))
-            elif (latest.number, "seen") in self._said:
-                self.last = latest
-                return None
-        return min(self._options.lease_seconds / 3, LOOK_SECONDS)
-
     # -- no batch goes on
 
     async def _between(self, latest: BatchRecord | None) -> float | None:
-        if self._options.once and (self.last or (latest and (latest.number, "seen") in self._said)):
-            self.last = self.last or latest
-            return None
         now = await self._ask(self._records.now_ms)
         due = self._due(latest, now)
         if due.at_ms > now:
             if self.next_due != due:
                 event(log, "batch_awaited", job=self._options.job, due=moment(due.at_ms))
             self.next_due = due
-            if self._options.once:
-                return None
-            return min((due.at_ms - now) / 1000, LOOK_SECONDS)
-        self.next_due = None
-        await self._open(latest, due, now)
-        return 0.0
+            return None if self._options.once else min((due.at_ms - now) / 1000, LOOK_SECONDS)
+        if self.leads:
+            await self._open(latest, due, now)
+            return 0.0
+        return LOOK_SECONDS
 
     def _due(self, latest: BatchRecord | None, now: int) -> Due:
         schedule = self._options.schedule
@@ -191,10 +188,14 @@ class BatchMonitor:
         if batch.state is BatchState.OPENING:
             await self._enter(batch)
             return 0.0
-        self._said.add((batch.number, "seen"))
-        if await self._is_over(batch) or await self._give_up(batch):
+        state = await self._runs.state(batch.number)
+        report = self._time() >= self._report_at
+        if state is RunState.DONE or (report and state is None):
+            if await self._is_over(batch):
+                return 0.0
+        if await self._give_up(batch):
             return 0.0
-        if self._time() >= self._report_at:
+        if report:
             await self._report(batch)
         return LOOK_SECONDS
 
@@ -205,7 +206,7 @@ class BatchMonitor:
             after = await self._ask(self._tasks.enter, batch.number, after, ENTER_ROWS)
             if after is None:
                 break
-            await self._renew()
+            await self._lead()
         counts = await self._ask(self._tasks.count, batch.number)
         await self._ask(self._records.note, batch.number, counts)
         await self._ask(self._records.ready, batch.number)
@@ -216,9 +217,7 @@ class BatchMonitor:
         )  # fmt: skip
 
     async def _is_over(self, batch: BatchRecord) -> bool:
-        """End the batch if every row has come to an end and no node works on it."""
-        if await self._runs.state(batch.number) is RunState.RUNNING:
-            return False
+        """End the batch if every row has come to an end."""
         counts = await self._ask(self._tasks.count, batch.number)
         if not counts.finished:
             return False
@@ -246,7 +245,6 @@ class BatchMonitor:
                 log, f"batch_{state}", level=level, job=batch.job, batch=batch.number,
                 done=counts.done, failed=counts.failed, left=counts.total - counts.settled,
             )  # fmt: skip
-        self.last = await self._latest()
         self.outlook = None
 
     async def _report(self, batch: BatchRecord) -> None:
@@ -314,6 +312,4 @@ class BatchMonitor:
 
 def moment(at_ms: int) -> str:
     """Local date and time."""
-    from datetime import datetime
-
     return datetime.fromtimestamp(at_ms / 1000).isoformat(" ", "seconds")
