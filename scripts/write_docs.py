@@ -24,6 +24,7 @@ GROUPS = (
     ("Download", declarations.DOWNLOAD),
     ("Items and logs", declarations.OUTPUT),
     ("Databases", declarations.DATABASES),
+    ("Batches of a task table", declarations.BATCHES),
 )
 
 

@@ -173,6 +173,8 @@ class BatchMonitor:
         return Due(self._first_due_ms)
 
     async def _open(self, latest: BatchRecord | None, due: Due, now: int) -> None:
+        if latest is not None and latest.state is BatchState.ABANDONED:
+            await self._runs.stop(latest.number)  # a master may have died before it did so
         highest = await self._ask(self._tasks.highest_batch)
         number = max(highest, latest.number if latest else 0) + 1
         await self._ask(self._records.open_batch, number, due.at_ms, due.missed)
@@ -190,10 +192,8 @@ class BatchMonitor:
             return 0.0
         state = await self._runs.state(batch.number)
         report = self._time() >= self._report_at
-        if state is RunState.DONE or (report and state is None):
-            if await self._is_over(batch):
-                return 0.0
-        if await self._give_up(batch):
+        worth_counting = state is RunState.DONE or (state is None and report)
+        if (worth_counting and await self._is_over(batch)) or await self._give_up(batch):
             return 0.0
         if report:
             await self._report(batch)
@@ -286,7 +286,7 @@ class BatchMonitor:
         return answer
 
     async def _outage_or(self, step: Callable[[], Awaitable[float | None]]) -> float | None:
-        """A step, or a pause while a store or the database is away; said when it begins and ends."""
+        """A step, or a pause while the store or the database is away."""
         try:
             pause = await step()
         except StoreUnavailable as error:

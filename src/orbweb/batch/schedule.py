@@ -1,7 +1,8 @@
-"""When batches are due: every so often, or by a cron line. All times are milliseconds since 1970."""
+"""When batches are due: every so often, or by a cron line. Times: milliseconds since 1970."""
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -105,19 +106,19 @@ class Cron:
         return next(at_ms for at_ms in times if at_ms > after_ms)
 
 
-def parse_schedule(interval: object, unit: str, zone: str = "") -> Schedule:
-    """A number of units (`day`, `hour`), or a cron line as text.
+def parse_schedule(interval: str, unit: str, zone: str = "") -> Schedule:
+    """A number of units (`day`, `hour`), or a cron line.
 
     `zone` is the time zone of a cron line, such as Europe/Berlin; empty = this machine's. Raises
     `ConfigError`.
     """
-    if isinstance(interval, str) and len(interval.split()) in FIELDS:
+    if len(interval.split()) in FIELDS:
         return Cron(interval, _zone(zone))
     try:
-        length = float(interval)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        length = float(interval)
+    except ValueError:
         length = 0.0
-    interval_ms = round(length * UNITS_MS[unit]) if length == length and length > 0 else 0
+    interval_ms = round(length * UNITS_MS[unit]) if math.isfinite(length) else 0
     if interval_ms < 1:
         raise ConfigError(
             f"BATCH_INTERVAL = {interval!r}: right would be a number of {unit}s, such as 1, or a "

@@ -12,6 +12,7 @@ from orbweb.settings.kinds import (
     CODES,
     COUNT,
     FLAG,
+    INTERVAL,
     NUMBER,
     OPTIONAL_TEXT,
     PATHS,
@@ -272,10 +273,40 @@ DATABASES = (
             "or OpenSearch cluster of ElasticsearchPipeline.", secret=True),
 )  # fmt: skip
 
+BATCHES = (
+    Setting("BATCH_SQL_URL", TEXT, "", "Database of the task table: postgresql://…, mysql://… or "
+            "sqlite:///file.db; empty = SQL_URL, or else MYSQL_HOST and its like where one of "
+            "them is set.", secret=True),
+    Setting("BATCH_INTERVAL", INTERVAL, "7", "A batch begins so often, in BATCH_INTERVAL_UNIT; or "
+            "a cron line: minute, hour, day, month, day of the week."),
+    Setting("BATCH_INTERVAL_UNIT", TEXT, "day", "Unit of a BATCH_INTERVAL that is a number.",
+            choices=("day", "hour")),
+    Setting("BATCH_TIME_ZONE", TEXT, "", "Time zone of a cron line, such as Asia/Shanghai; empty "
+            "= that of the machine."),
+    Setting("BATCH_UNFINISHED", TEXT, "carry", "What becomes of a batch that is not done when the "
+            "next one is due: it goes on and the next one waits, or it is given up.",
+            choices=("carry", "abandon")),
+    Setting("BATCH_MONITOR_INTERVAL", NUMBER, 10.0, "How often the master of the batches writes "
+            "down and logs how far a batch is.", "seconds", above=0),
+    Setting("BATCH_PUSH_LIMIT", COUNT, 1000, "How many rows are handed to the nodes in one step.",
+            "rows", low=1, most=5000),
+    Setting("BATCH_RECORD_TABLE", TEXT, "orbweb_batches", "Table with one row for each batch; it "
+            "is made beside the task table."),
+    Setting("BATCH_TASK_ID_FIELD", TEXT, "id", "Column of the task table that names a row."),
+    Setting("BATCH_TASK_STATE_FIELD", TEXT, "batch_status", "Column of a row's state: 0 to do, 2 "
+            "in progress, 1 done, -1 failed."),
+    Setting("BATCH_TASK_TIME_FIELD", TEXT, "update_time", "Column that gets the time of each "
+            "change of state, where the table has it."),
+    Setting("BATCH_TASK_BATCH_FIELD", TEXT, "batch_id", "Column with the number of the batch to "
+            "which the state of a row belongs."),
+    Setting("BATCH_TASK_CONDITION", TEXT, "", "SQL condition: only rows that meet it are tasks; "
+            "empty = all are."),
+)  # fmt: skip
+
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
-        for group in (STORE, CRAWL, DOWNLOAD, OUTPUT, DATABASES)
+        for group in (STORE, CRAWL, DOWNLOAD, OUTPUT, DATABASES, BATCHES)
         for setting in group
     }
 )

@@ -108,6 +108,11 @@ def _check_rate(value: Any) -> str:
     return _check_text(value) if isinstance(value, str) else f"{_check_number(value):g}/s"
 
 
+def _check_interval(value: Any) -> str:
+    """Its text; what it means is read where the schedule is made."""
+    return _check_text(value) if isinstance(value, str) else f"{_check_number(value):g}"
+
+
 def _check_optional_text(value: Any) -> str | None:
     return None if value is None else _check_text(str(value))
 
@@ -175,6 +180,7 @@ COUNT = Kind("whole number", "16", _check_count, _parse_count)
 NUMBER = Kind("number", "2.5", _check_number, _parse_number)
 SIZE = Kind("bytes", "32MiB", _check_size, _parse_size)
 RATE = Kind("rate", "30/m", _check_rate, str.strip)
+INTERVAL = Kind("number or cron line", "30 3 * * *", _check_interval, str.strip)
 TEXTS = Kind("list of texts", "a,b", _check_texts, _parse_texts)
 PATHS = Kind("list of dotted paths", "my.module.Class", _check_paths, _parse_paths)
 CODES = Kind("list of status codes", "429,503", _check_codes, _parse_codes)

@@ -57,13 +57,14 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
         "FAILED_ITEM_PATH": "items are kept until they are stored",
         "MYSQL_POOL_SIZE": _ONE_CONNECTION,
         "POSTGRES_POOL_SIZE": _ONE_CONNECTION,
+        "BATCH_LOST_TASK_STALE": "tasks of a lost node return with its leases, not by their age",
         "PROJECT_NAME": "log lines carry the name of their module",
     }
 )
 """Settings that have nothing left to say here, each with the reason; setting one gives a note."""
 
 _DEFERRED_PREFIXES = (
-    "BATCH_", "METRICS_", "PROXY_", "RESPONSE_CACHE_", "TASK_", "USER_POOL_", "WARNING_",
+    "METRICS_", "PROXY_", "RESPONSE_CACHE_", "TASK_", "USER_POOL_", "WARNING_",
 )  # fmt: skip
 _DEFERRED_NAMES = frozenset(
     {
