@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -52,7 +53,7 @@ def test_the_hour_that_summer_time_repeats_is_no_step_back() -> None:
     for _ in range(6):
         due = cron.following(due, 0).at_ms
         seen.append(due)
-    assert [later - sooner for sooner, later in zip(seen, seen[1:], strict=False)] == [HOUR / 2] * 5
+    assert [later - sooner for sooner, later in pairwise(seen)] == [HOUR / 2] * 5
 
 
 def test_a_daily_line_comes_once_in_the_repeated_hour() -> None:

@@ -177,12 +177,12 @@ class BatchMonitor:
             await self._runs.stop(latest.number)  # a master may have died before it did so
         highest = await self._ask(self._tasks.highest_batch)
         number = max(highest, latest.number if latest else 0) + 1
-        await self._ask(self._records.open_batch, number, due.at_ms, due.missed)
         if due.missed:
             self._alarm("batch_missed", number, times=due.missed, due=moment(due.at_ms))
         elif latest is not None and now - due.at_ms > LATE_MS:
             late = round((now - due.at_ms) / 1000)
             self._alarm("batch_late", number, seconds=late, due=moment(due.at_ms))
+        await self._ask(self._records.open_batch, number, due.at_ms, due.missed)
 
     # -- a batch goes on
 
