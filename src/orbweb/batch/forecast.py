@@ -25,8 +25,8 @@ class Outlook:
 class Forecast:
     """Counts of one batch as they come, and what they let expect."""
 
-    def __init__(self) -> None:
-        self._seen: deque[tuple[int, int]] = deque()
+    def __init__(self, opened_ms: int) -> None:
+        self._seen = deque([(opened_ms, 0)])
 
     def look(self, now_ms: int, counts: TaskCounts) -> Outlook:
         """Take in the counts of now, and say what is to be expected."""
@@ -37,5 +37,6 @@ class Forecast:
         passed_ms = now_ms - then_ms
         speed = max(0, counts.settled - settled) / passed_ms if passed_ms > 0 else 0.0
         left = counts.total - counts.settled
-        ends = now_ms + round(left / speed) if speed else None
-        return Outlook(counts, speed * 1000, now_ms if not left else ends)
+        if not left:
+            return Outlook(counts, speed * 1000, now_ms)
+        return Outlook(counts, speed * 1000, now_ms + round(left / speed) if speed else None)

@@ -90,7 +90,7 @@ class BatchMonitor:
         self._stopped = asyncio.Event()
         self._first_due_ms: int | None = None
         self._report_at = 0.0
-        self._forecast = Forecast()
+        self._forecast: tuple[int, Forecast] | None = None
         self._said: set[tuple[int, str]] = set()
         self._seen = 0
         self._lead_at = 0.0
@@ -210,7 +210,6 @@ class BatchMonitor:
         counts = await self._ask(self._tasks.count, batch.number)
         await self._ask(self._records.note, batch.number, counts)
         await self._ask(self._records.ready, batch.number)
-        self._forecast = Forecast()
         event(
             log, "batch_opened", job=batch.job, batch=batch.number, tasks=counts.total,
             schedule=self._options.schedule,
@@ -253,7 +252,9 @@ class BatchMonitor:
         counts = await self._ask(self._tasks.count, batch.number)
         await self._ask(self._records.note, batch.number, counts)
         now = await self._ask(self._records.now_ms)
-        outlook = self.outlook = self._forecast.look(now, counts)
+        if self._forecast is None or self._forecast[0] != batch.number:
+            self._forecast = batch.number, Forecast(batch.opened_ms)
+        outlook = self.outlook = self._forecast[1].look(now, counts)
         event(
             log, "batch_progress", job=batch.job, batch=batch.number, done=counts.done,
             failed=counts.failed, total=counts.total, rate=f"{outlook.per_second:.1f}/s",

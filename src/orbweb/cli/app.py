@@ -135,6 +135,12 @@ def run(
         bool | None,
         typer.Option("--progress/--no-progress", help="A live line; default: on a terminal."),
     ] = None,
+    monitor: Annotated[
+        bool, typer.Option("--monitor", help="Also open the batches of a BatchSpider.")
+    ] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="With --monitor: one batch, if one is due.")
+    ] = False,
     summary_fd: Annotated[int | None, typer.Option("--summary-fd", hidden=True)] = None,
 ) -> None:
     """Run a spider. Several of this command, on any machines with one store, share the work."""
@@ -159,6 +165,8 @@ def run(
                 log_level=log_level,
                 log_file=log_file,
                 progress=progress,
+                monitor=monitor,
+                once=once,
                 summary_fd=summary_fd,
             )
         )
@@ -175,6 +183,57 @@ def demo() -> None:
     from orbweb.cli.demo import run_demo
 
     raise typer.Exit(run_demo())
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the folder and the spider.")],
+    batch: Annotated[
+        bool, typer.Option("--batch", help="A BatchSpider, over a table in SQLite.")
+    ] = False,
+    task: Annotated[bool, typer.Option("--task", help="A TaskSpider.")] = False,
+) -> None:
+    """Make a folder with a spider that runs at once against the built-in demo site."""
+    from orbweb.cli.new import new_project
+
+    new_project(name, batch=batch, task=task)
+
+
+@app.command()
+def genitem(
+    table: Annotated[
+        str, typer.Option("--table", metavar="T", help="The table; schema.table is possible.")
+    ],
+    url: Annotated[
+        str | None,
+        typer.Option("--from-sql", metavar="URL", help="Its database, default SQL_URL."),
+    ] = None,
+    class_name: Annotated[
+        str | None, typer.Option("--name", metavar="CLASS", help="Default: by the table.")
+    ] = None,
+    update: Annotated[bool, typer.Option("--update", help="Write an UpdateItem.")] = False,
+) -> None:
+    """Write an Item class with the columns of a table, to stdout."""
+    from orbweb.cli.genitem import print_item
+
+    print_item(url, table, class_name, update=update)
+
+
+@app.command()
+def batches(
+    target: Annotated[
+        str, typer.Argument(metavar="SPIDER", help="FILE[:Class] or module:Class, as for run.")
+    ],
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, help="So many, the latest first.")
+    ] = 10,
+    change: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """The batches of a BatchSpider: counts, times, speed and expected end."""
+    from orbweb.cli.batches import list_batches
+
+    list_batches(target, limit, change, as_json=as_json)
 
 
 @app.command()

@@ -30,8 +30,8 @@ from orbweb.pipelines.onefile import Mark, empty_unchanged, mark, pipeline_for
 from orbweb.pipelines.parts import parts_for
 from orbweb.settings import Settings
 from orbweb.spiders.base import BaseSpider
+from orbweb.spiders.batch import BatchSpider
 from orbweb.spiders.build import Start, settings_of
-from orbweb.spiders.build import run_spider as run_here
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.ending import tell_end
 from orbweb.spiders.progress import on_terminal
@@ -59,6 +59,8 @@ class RunPlan:
     log_level: str | None = None
     log_file: Path | None = None
     progress: bool | None = None
+    monitor: bool = False
+    once: bool = False
     summary_fd: int | None = None
     """A worker of `-w N` gives its summary there and not on stdout."""
 
@@ -72,6 +74,10 @@ def run_spider(plan: RunPlan) -> int:
     spider = make_spider(load_spider(plan.target), pairs(plan.arguments, "-a"))
     changes = _changes(plan)
     settings = settings_of(spider, Start(changes))
+    if isinstance(spider, BatchSpider):
+        _refuse_runs(plan)
+    elif plan.monitor:
+        raise ConfigError(f"--monitor is for a BatchSpider, and {spider.name} is none")
     if not isinstance(spider, Spider):
         _refuse_sharing(plan)
     elif plan.fresh:
@@ -114,14 +120,17 @@ def _run_one(plan: RunPlan, spider: BaseSpider, settings: Settings, changes: dic
         stop_after_pages=plan.stop_after,
         on_new_run=emptying(plan.overwrite) if plan.overwrite else None,
         live=plan.progress,
+        monitor=plan.monitor,
+        once=plan.once,
     )
-    report = run_here(spider, start)
+    report = spider.run(start)
     if plan.summary_fd is not None:
         give_summary(plan.summary_fd, report.line())
         return report.exit_code
     tell_end(report.as_dict(), live=_is_live(plan), wanted=report.show_summary)
     if _is_live(plan) and report.state == "stopped" and isinstance(spider, Spider):
-        show.note(f"  go on: orbweb run {plan.target} --resume")
+        how = "" if isinstance(spider, BatchSpider) else " --resume"
+        show.note(f"  go on: orbweb run {plan.target}{how}")
     return report.exit_code
 
 
@@ -214,6 +223,7 @@ def _worker_command(plan: RunPlan, changes: dict[str, str]) -> list[str]:
         command += ["-O", plan.overwrite]
     if plan.stop_after:
         command += ["--stop-after", str(plan.stop_after)]
+    command += ["--monitor"] * plan.monitor + ["--once"] * plan.once
     return command
 
 
@@ -242,8 +252,22 @@ def _refuse_contradictions(plan: RunPlan) -> None:
         raise ConfigError("-o appends and -O overwrites: keep one")
     if file is not None:
         _ = parts_for(file) or pipeline_for(Path(file))
+    if plan.once and not plan.monitor:
+        raise ConfigError("--once goes with --monitor: the batch that is open or due, and no more")
     if (plan.run_id is not None) + plan.fresh + plan.resume > 1:
         raise ConfigError("--run-id, --fresh and --resume exclude each other")
+
+
+def _refuse_runs(plan: RunPlan) -> None:
+    for given, option in (
+        (plan.resume, "--resume"),
+        (plan.fresh, "--fresh"),
+        (plan.run_id is not None, "--run-id"),
+    ):
+        if given:
+            raise ConfigError(
+                f"{option} is not for a BatchSpider: the batch is the run, and goes on by itself"
+            )
 
 
 def _refuse_sharing(plan: RunPlan) -> None:

@@ -64,12 +64,20 @@ class Admin:
         for name, epoch in current.items():
             its_job, run, _ = split_run_name(f"{name.decode()}:{epoch.decode()}")
             if job is None or its_job == job:
-                status = await self._frontier(its_job, run, epoch.decode(), 1).status()
-                if status.shards > 1:
-                    whole = self._frontier(its_job, run, epoch.decode(), status.shards)
-                    status = await whole.status()
-                found.append(RunInfo(its_job, run, epoch.decode(), status))
+                found.append(await self._info(its_job, run, epoch.decode()))
         return sorted(found, key=lambda info: -info.status.started_at_ms)
+
+    async def look(self, job: str, run: str) -> RunInfo | None:
+        """One run; None when there is none."""
+        name = f"{clean(job)}:{clean(run)}"
+        epoch = await answer_of(self._client.hget(self._shard.current, name))
+        return await self._info(job, run, epoch.decode()) if epoch else None
+
+    async def _info(self, job: str, run: str, epoch: str) -> RunInfo:
+        status = await self._frontier(job, run, epoch, 1).status()
+        if status.shards > 1:
+            status = await self._frontier(job, run, epoch, status.shards).status()
+        return RunInfo(job, run, epoch, status)
 
     async def find(self, job: str, run: str | None = None) -> RunInfo:
         """The run of that id, or the job's latest when `run` is None; `ConfigError` if none."""

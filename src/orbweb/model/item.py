@@ -225,8 +225,13 @@ def table_of(kind: type) -> str:
     named = getattr(kind, "__table_name__", None)
     if named:
         return str(named)
-    snake = _HUMP.sub("_", kind.__name__).lower()
+    snake = snake_case(kind.__name__)
     return snake.removesuffix("_item") or snake
+
+
+def snake_case(name: str) -> str:
+    """`NewsArticle` → `news_article`."""
+    return _HUMP.sub("_", name).lower()
 
 
 def _prepared(item: Item) -> Item:

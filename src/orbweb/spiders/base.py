@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from orbweb.engine.engine import Engine
     from orbweb.engine.report import RunReport
     from orbweb.engine.stats import Stats
+    from orbweb.spiders.build import Start
 
 ItemHandler = Callable[[list[Any]], Any]
 
@@ -194,20 +195,26 @@ class BaseSpider(BaseParser):
         if report.exit_code:
             raise SystemExit(report.exit_code)
 
-    def run(self) -> RunReport:
+    def run(self, start: Start | None = None) -> RunReport:
         """Crawl to the end and give the report; blocks. Must not be called in an event loop.
 
-        Raises `ConfigError`, `StoreUnsafe` and `StoreUnavailable` when the crawl cannot begin.
+        `start` says how the command line starts it. Raises `ConfigError`, `StoreUnsafe` and
+        `StoreUnavailable` when the crawl cannot begin.
         """
         from orbweb.spiders.build import run_spider
 
-        return run_spider(self)
+        return run_spider(self, start)
 
     def stop(self) -> None:
         """Stop gracefully; may be called from a callback or another thread, at any time."""
         self._stop_asked = True
         if self._engine is not None:
             self._engine.stop_soon("stop() was called")
+
+    @property
+    def stop_asked(self) -> bool:
+        """`stop` was called."""
+        return self._stop_asked
 
     @property
     def is_bound(self) -> bool:

@@ -87,6 +87,10 @@ class Start:
     """Called when this node has made the run."""
     live: bool | None = None
     """A live line on stderr; None = when that is a terminal."""
+    monitor: bool = False
+    """A `BatchSpider` is also the master of its batches."""
+    once: bool = False
+    """With `monitor`: end with the batch that is open or due now."""
 
 
 def settings_of(spider: BaseSpider, start: Start | None = None) -> Settings:
@@ -112,11 +116,11 @@ def run_spider(spider: BaseSpider, start: Start | None = None) -> RunReport:
     configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
     for note in settings.notes:
         log.warning("%s", note)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_run(spider, settings, start))
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(crawl(spider, settings, start))
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
     except ImportError:  # Windows
@@ -125,7 +129,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunReport:
+async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunReport:
+    """Work on one run to its end, on the running loop. Raises as `run_spider` does."""
     rules = quality_rules(settings)
     async with AsyncExitStack() as stack:
         stack.callback(
@@ -204,17 +209,9 @@ async def _open_store(
 async def _open_shared(
     spider: Spider, settings: Settings, start: Start, stack: AsyncExitStack
 ) -> _Store:
-    url, revive = settings["REDIS_URL"], None
-    if not url:
-        embedded = EmbeddedStore(start.directory or Path.cwd())
-        url = await asyncio.to_thread(embedded.__enter__)
-        stack.push_async_callback(_release, embedded)
-        revive = _reviver(embedded, stack)
-
+    servers, url, revive = await open_servers(settings, start.directory or Path.cwd(), stack)
     prefix, job, run = settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"]
     shards = settings["FRONTIER_SHARDS"]
-    servers = await reach(url, prefix, settings["STORE_TIMEOUT"])
-    stack.push_async_callback(servers.aclose)
     for warning in await _warnings(servers):
         log.warning("%s", warning)
     frontier = _shared_frontier(settings, servers, job)
@@ -251,6 +248,24 @@ async def _open_shared(
         collect=_collector(Admin(servers, prefix, shards=shards)),
         watch=_fill_watch(settings, servers, job, frontier),
     )
+
+
+async def open_servers(
+    settings: Settings, directory: Path, stack: AsyncExitStack
+) -> tuple[Servers, str, Callable[[], Awaitable[None]] | None]:
+    """The store's servers, their URL, and what starts an embedded one again.
+
+    Raises `ConfigError` and `StoreUnavailable`.
+    """
+    url, revive = settings["REDIS_URL"], None
+    if not url:
+        embedded = EmbeddedStore(directory)
+        url = await asyncio.to_thread(embedded.__enter__)
+        stack.push_async_callback(_release, embedded)
+        revive = _reviver(embedded, stack)
+    servers = await reach(url, settings["REDIS_KEY_PREFIX"], settings["STORE_TIMEOUT"])
+    stack.push_async_callback(servers.aclose)
+    return servers, url, revive
 
 
 async def _warnings(servers: Servers) -> list[str]:
@@ -441,7 +456,7 @@ def _build_engine(
         clock=time.monotonic,
         rng=rng,
         run_blocking=threads.run,
-        background=KeeperThread(_loop_factory()) if isinstance(spider, Spider) else KeeperTask(),
+        background=KeeperThread(loop_factory()) if isinstance(spider, Spider) else KeeperTask(),
         connect=store.connect,
         revive=store.revive,
     )

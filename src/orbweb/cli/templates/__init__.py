@@ -1,0 +1,1 @@
+"""The files that `orbweb new` writes; `$name` and its like stand for what is asked for."""
