@@ -17,6 +17,9 @@ SEED_ID = "@seed"
 HOLD_ID = "@hold"
 """Pseudo-request of a resident run (`keep_alive`); only an operator removes it."""
 
+TASKS_HOST = "@tasks"
+"""The host of what is not fetched: tasks, and the hooks at their end. No politeness applies."""
+
 SLACK_MS = 5
 """How late a request may be sent to a host with a gap, after the time that a claim reserved."""
 
@@ -242,6 +245,12 @@ class RunConfig:
     max_retries: int = 3
     max_deliveries: int = 5
     keep_alive: bool = False
+    polls: bool = False
+    """Tasks come from a source: each node that opens the run has it asked anew."""
+    tells_done: bool = False
+    """A task that is done is told to the spider."""
+    tells_failed: bool = False
+    """A task that has failed is told to the spider."""
     dedup_scope: str = "run"
     """`run` or `spider`: which requests count as seen."""
     seen: SeenConfig = field(default_factory=SeenConfig)
@@ -317,6 +326,8 @@ class Status:
     """Grows with every request that is queued or sent away, in one shard."""
     shards: int = 1
     """Over how many the run is spread."""
+    tasks: int = 0
+    """Tasks that have not ended."""
     reasons: dict[str, int] = field(default_factory=dict)
     """How many requests ended or were dropped for each reason; `done` counts the good pages."""
 
@@ -435,6 +446,20 @@ class RunControl(Protocol):
         self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
     ) -> SeedReply:
         """Add batch number `batch` (from 1); `final` ends the seeding in the same step."""
+
+    async def take_tasks(
+        self, token: str, batch: int, final: bool, most: int, key: str
+    ) -> SeedReply:
+        """As `seed_push`, with the first `most` tasks of a list; `added` is how many it had.
+
+        `final` ends the seeding in the same step if the list was empty.
+        """
+
+    async def open_tasks(self) -> list[tuple[str, bytes]]:
+        """Name and JSON of every task that has not ended, or whose hook was not called yet.
+
+        None is left out that was open before the call and is still open after it.
+        """
 
     async def add(self, requests: Sequence[NewRequest]) -> int:
         """Add requests from outside; returns how many were new. Reopens a finished run."""
