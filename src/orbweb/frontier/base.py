@@ -141,6 +141,8 @@ class Claim:
     """An operator paused the run: nothing is handed out until it is resumed."""
     away: int = 0
     """Requests in the shard's outbox; `pending` counts them too."""
+    idle_tasks: int = 0
+    """Tasks that have nothing left in this of several shards, and wait to be looked at."""
 
 
 class Ack(NamedTuple):
@@ -347,6 +349,41 @@ class DeadLetter:
     payload: Any
 
 
+class TaskLook(NamedTuple):
+    """What one of several shards has of a task."""
+
+    open: bool
+    """A request of it is pending here, or on its way from here."""
+    moved: str = ""
+    """Another word whenever a request of it has entered; empty when none did."""
+    fault: str = ""
+    """When its first dead letter here was buried (wall ms), and the reason; empty: none."""
+    kept: str = ""
+    """In shard 0: `living`, `failed` (it has ended), or empty when it is not known."""
+
+
+class TaskVerdict(StrEnum):
+    """What came of looking at a task in all shards."""
+
+    OVER = "over"
+    """Nothing is left of it, and this is shard 0, where it ends now."""
+    GONE = "gone"
+    """It has ended."""
+    OPEN = "open"
+    """Something is left in another shard, which will have it looked at again."""
+
+
+class SettledTask(NamedTuple):
+    """See `TaskControl.settle_tasks`."""
+
+    task: str
+    moved: str
+    """As it was seen in this shard."""
+    verdict: TaskVerdict
+    reason: str = ""
+    """Why it failed."""
+
+
 class Frontier(Protocol):
     """What a working node does in one run.
 
@@ -511,3 +548,19 @@ class ShardControl(Protocol):
 
     async def reopen(self) -> None:
         """Let a finished run run on, in shard 0: another shard has work."""
+
+
+class TaskControl(Protocol):
+    """How a task ends whose requests lie in several shards. Shard 0 holds the task itself."""
+
+    async def idle_tasks(self, limit: int) -> list[str]:
+        """Tasks that have nothing left in this shard, those that wait longest. Changes nothing."""
+
+    async def look_at_tasks(self, tasks: Sequence[str]) -> list[TaskLook]:
+        """What this shard has of each. Changes nothing."""
+
+    async def settle_tasks(self, settled: Sequence[SettledTask]) -> list[bool]:
+        """Say what came of looking at tasks in all shards.
+
+        False: a request of the task has entered this shard since, so nothing was done.
+        """

@@ -115,6 +115,7 @@ class RunKeys:
 RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
     | {"loads", "homes", "left", "outbox"}
+    | {"tasks", "open", "fallen", "faults", "failed_tasks", "moved", "idle"}
     | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
 )
 
