@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 from zlib import crc32
@@ -380,24 +380,24 @@ class ShardedFrontier:
                 for number, each in enumerate(second):
                     if not each.open:
                         words[number].append(SettledTask(task, each.moved, TaskVerdict.OPEN))
-        over = [task for task in ended if await self._end(task, ended[task])]
-        for task in over:
+        for task in await self._end(ended):
             for number, each in enumerate(ended[task][1:], 1):
                 words[number].append(SettledTask(task, each.moved, TaskVerdict.GONE))
         for number, group in enumerate(words):
             if group:
                 await self.shards[number].settle_tasks(group)
 
-    async def _end(self, task: str, looked: Sequence[TaskLook]) -> bool:
-        """End it where it is kept, before any shard forgets that it was there."""
-        reason = first_fault(looked)
-        known = looked[0].kept == "living" or (looked[0].kept == "failed" and not reason)
-        verdict = TaskVerdict.OVER if known else TaskVerdict.GONE
-        (done,) = await self.shards[0].settle_tasks(
-            [SettledTask(task, looked[0].moved, verdict, reason)]
-        )
+    async def _end(self, ended: Mapping[str, Sequence[TaskLook]]) -> list[str]:
+        """End them where they are kept, before any shard forgets that they were there."""
+        settled = []
+        for task, looked in ended.items():
+            reason = first_fault(looked)
+            known = looked[0].kept == "living" or (looked[0].kept == "failed" and not reason)
+            verdict = TaskVerdict.OVER if known else TaskVerdict.GONE
+            settled.append(SettledTask(task, looked[0].moved, verdict, reason))
+        flags = await self.shards[0].settle_tasks(settled) if settled else []
         self._views[0].ask_at = 0
-        return done
+        return [task for task, done in zip(ended, flags, strict=True) if done]
 
     # -- the outbox
 

@@ -209,6 +209,12 @@ def policy_words(config: RunConfig) -> str:
     )
 
 
+def tells_words(config: RunConfig) -> str:
+    """Which ends of tasks the spider wants to be told."""
+    wanted = {"done": config.tells_done, "failed": config.tells_failed}
+    return " ".join(name for name, wants in wanted.items() if wants)
+
+
 def parse_body(
     id: str, token: str, body: bytes, deliveries: int, start_ms: int = 0, mark: int = 0
 ) -> Lease:
@@ -337,11 +343,7 @@ class ValkeyFrontier:
             self.shards,
             *part,
             int(config.polls),
-            " ".join(
-                name
-                for name, wanted in (("done", config.tells_done), ("failed", config.tells_failed))
-                if wanted
-            ),
+            tells_words(config),
         )
         answer: Sequence[Any] = await self.caller.call("open", (self.shard.tag,), words)
         self._raise_refused(answer, seen)

@@ -17,7 +17,6 @@ local last, held = string.match(call('HGET', CLAIMS, node) or '0', '^(%d+)(.*)$'
 local out = {}
 local courteous = false
 local errands = 0 -- of what is handed out: tasks, which are no fetches
-local soonest -- shard's clock: when the next host is worth a look
 local some_expired -- whether any request was handed out in vain
 -- Written at the end, in one call each: owners, deadlines, the line of hosts, and who leaves it.
 local owners, deadlines, line, left = {}, {}, {}, {}
@@ -94,10 +93,9 @@ local function first_end(host)
   return tonumber(call('ZRANGE', SLOTS .. host, 0, 0, 'WITHSCORES')[2])
 end
 
-local function lease_one(slots, id, body, wait, reserved)
+local function lease_one(id, body, wait, reserved)
   add(owners, id, token)
   add(deadlines, now + lease, id)
-  add(slots, host_now + fetch_ms, RUN .. ' ' .. id .. ' ' .. token)
   hand_out(id, body, wait, reserved)
 end
 
@@ -117,7 +115,8 @@ local function lease_from(host, limit, at)
           at = reserve(host, at)
           reserved = mark(at)
         end
-        lease_one(slots, popped[i], body, wait, reserved)
+        add(slots, host_now + fetch_ms, RUN .. ' ' .. popped[i] .. ' ' .. token)
+        lease_one(popped[i], body, wait, reserved)
       end
     end
     if gap == 0 or got >= limit or at > host_now + LOOK_AHEAD_MS then break end
@@ -141,9 +140,7 @@ local function take_errands()
     local body = call('HGET', BODY, popped[i])
     if body then
       errands = errands + 1
-      add(owners, popped[i], token)
-      add(deadlines, now + lease, popped[i])
-      hand_out(popped[i], body, 0, '0')
+      lease_one(popped[i], body, 0, '0')
     end
   end
   armed[TASKS_HOST] = nil
@@ -201,10 +198,6 @@ local function wanted()
   return want - #out / WORDS > 0
 end
 
-local function due_hosts(first, how_many)
-  return call('ZRANGEBYSCORE', READY, '-inf', host_now + LOOK_AHEAD_MS, 'WITHSCORES', 'LIMIT', first, how_many)
-end
-
 -- The hosts that are due: first those of the node, then others that nobody has come for, and at last
 -- those whose queues are so long that they would keep all others waiting.
 local function take_from_ready_hosts()
@@ -213,7 +206,8 @@ local function take_from_ready_hosts()
   local most_scanned = #nodes > 1 and math.min(MOST_SCANNED, step * #nodes) or step
   local foreign, crowded = {}, {}
   for first = 0, most_scanned - 1, step do
-    local due = due_hosts(first, math.min(step, most_scanned - first))
+    local due = call('ZRANGEBYSCORE', READY, '-inf', host_now + LOOK_AHEAD_MS, 'WITHSCORES', 'LIMIT', first,
+      math.min(step, most_scanned - first))
     for i = 1, #due, 2 do
       if not wanted() then return end
       local host, since = due[i], tonumber(due[i + 1])
@@ -253,10 +247,9 @@ end
 local code = 'ok'
 local paused = call('HGET', META, 'paused')
 paused = paused and in_force(paused) and 1 or 0
-if number < tonumber(last) then
-  code = 'old'
-elseif number == tonumber(last) then -- the answer was lost: again what that claim got and still holds
-  code = 'replay'
+
+-- The answer was lost: again what that claim got and still holds.
+local function hand_out_again()
   for id in string.gmatch(held, '%S+') do
     local body = owns(id, token) and call('HGET', BODY, id)
     if body then
@@ -265,6 +258,45 @@ elseif number == tonumber(last) then -- the answer was lost: again what that cla
       hand_out(id, body, 0, '-1')
     end
   end
+end
+
+-- Milliseconds until it is worth asking again: the next hosts, each when this node may take it, and what
+-- becomes due.
+local function ms_to_wait()
+  if code ~= 'ok' or not wanted() then return -1 end
+  local wait = -1
+  -- A clock moves one step a look at most, so whoever waits for it must look that often.
+  local function sooner(at, clock, step)
+    if not at then return end
+    local ms = math.ceil(math.max(0, math.min(at - clock, step)))
+    if wait < 0 or ms < wait then wait = ms end
+  end
+  local function first_of(key)
+    return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+  end
+  local first = paused == 0 and call('ZRANGE', READY, 0, 15, 'WITHSCORES') or {}
+  for i = 1, #first, 2 do
+    sooner(tonumber(first[i + 1]) + patience(is_own(first[i]), false), host_now, SHARD_STEP_MS)
+  end
+  sooner(first_of(DELAYED), now, run_step)
+  sooner(first_of(DEADLINE), now, run_step)
+  return courteous and math.max(wait, COURTESY_MS) or wait
+end
+
+local function reply()
+  local answer = {
+    code, state, call('HLEN', BODY) + away(), ms_to_wait(), call('HEXISTS', META, 'stopping'), paused, away(),
+    wall, shards > 1 and call('ZCARD', OF_TASKS.idle) or 0,
+  }
+  for i = 1, #out do answer[#answer + 1] = out[i] end
+  return answer
+end
+
+if number < tonumber(last) then
+  code = 'old'
+elseif number == tonumber(last) then
+  code = 'replay'
+  hand_out_again()
 else
   read_policy()
   read_others()
@@ -277,33 +309,4 @@ else
   note_claim()
 end
 commit()
-
-local wait = -1
-if code == 'ok' and wanted() then
-  -- A clock moves one step a look at most, so whoever waits for it must look that often.
-  local function sooner(at, clock, step)
-    if not at then return end
-    local ms = math.ceil(math.max(0, math.min(at - clock, step)))
-    if wait < 0 or ms < wait then wait = ms end
-  end
-  local function first_of(key)
-    return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
-  end
-  if paused == 0 then -- the next hosts, each when this node may take it
-    local first = call('ZRANGE', READY, 0, 15, 'WITHSCORES')
-    for i = 1, #first, 2 do
-      local at = tonumber(first[i + 1]) + patience(is_own(first[i]), false)
-      if not soonest or at < soonest then soonest = at end
-    end
-  end
-  sooner(soonest, host_now, SHARD_STEP_MS)
-  sooner(first_of(DELAYED), now, run_step)
-  sooner(first_of(DEADLINE), now, run_step)
-  if courteous then wait = math.max(wait, COURTESY_MS) end
-end
-local answer = {
-  code, state, call('HLEN', BODY) + away(), wait, call('HEXISTS', META, 'stopping'), paused, away(), wall,
-  shards > 1 and call('ZCARD', OF_TASKS.idle) or 0,
-}
-for i = 1, #out do answer[#answer + 1] = out[i] end
-return answer
+return reply()

@@ -84,7 +84,7 @@ if old then give_up(name .. ':' .. old) end
 begin()
 speak()
 call('ZADD', SHARD .. ':runs', ARGV[6] == '0' and 'inf' or wall + tonumber(ARGV[6]), name .. ':' .. epoch)
-local wakes = ARGV[24] == '1' and call('HSETNX', BODY, SEED, pack_body(SEED, 0, 0, '')) == 1
+local wakes = ARGV[24] == '1' and not part and call('HSETNX', BODY, SEED, pack_body(SEED, 0, 0, '')) == 1
 if ARGV[7] == '1' then
   call('HSET', BODY, HOLD, pack_body(HOLD, 0, 0, ''))
   wakes = true
