@@ -46,15 +46,15 @@ from orbweb.frontier.memory_hosts import (
 from orbweb.frontier.memory_hosts import mark as name_of
 from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import Buried, MemoryShard, Place, Run, Task
-from orbweb.frontier.memory_tasks import task_of
 from orbweb.frontier.memory_turns import RIVAL_MS, Turns
 from orbweb.frontier.seen import other_kind
+from orbweb.frontier.tasks import TASK_PRIORITY, task_of
 from orbweb.model.reasons import Reason
 
 SHARD_STEP_MS = 1000
 COURTESY_MS = 20
 MOST_SCANNED = 256
-TASK_PRIORITY, END_PRIORITY = 300, 0
+END_PRIORITY = 0
 
 
 @dataclass(slots=True)

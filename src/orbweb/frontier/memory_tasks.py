@@ -6,12 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from orbweb.frontier.base import TaskLook
-
-
-def task_of(id: str) -> str:
-    """The task that a request belongs to; empty for a request of none."""
-    task, dot, _ = id.partition(".")
-    return task if dot else ""
+from orbweb.frontier.tasks import task_of
 
 
 @dataclass(slots=True)
