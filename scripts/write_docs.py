@@ -21,10 +21,11 @@ BEGIN, END = "<!-- commands -->", "<!-- end of commands -->"
 GROUPS = (
     ("Store, run and deduplication", declarations.STORE),
     ("Crawl", declarations.CRAWL),
+    ("Tasks", declarations.TASKS),
+    ("Batches of a task table", declarations.BATCHES),
     ("Download", declarations.DOWNLOAD),
     ("Items and logs", declarations.OUTPUT),
     ("Databases", declarations.DATABASES),
-    ("Batches of a task table", declarations.BATCHES),
 )
 
 

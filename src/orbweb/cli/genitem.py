@@ -51,7 +51,7 @@ def read_table(url: str, name: str) -> Table:
         columns = looked.get_columns(short, schema=schema or None)
         primary = looked.get_pk_constraint(short, schema=schema or None)["constrained_columns"]
         indexes = looked.get_indexes(short, schema=schema or None, include_auto_indexes=True)
-        unique = [each["column_names"] for each in indexes if each["unique"]]
+        unique: list[Any] = [each["column_names"] for each in indexes if each["unique"]]
     except exc.NoSuchTableError:
         names = ", ".join(sa.inspect(engine).get_table_names()) or "none"
         raise ConfigError(
@@ -62,8 +62,8 @@ def read_table(url: str, name: str) -> Table:
     finally:
         engine.dispose()
     given = frozenset(each["name"] for each in columns if _is_given(each, primary))
-    keys = [tuple(each) for each in (primary, *unique) if each]
-    key = next((each for each in keys if not given & set(each) and None not in each), ())
+    keys = [tuple(each) for each in [primary, *unique] if each and None not in each]
+    key = next((each for each in keys if not given.intersection(each)), ())
     return Table(name, shown_url(engine), tuple(columns), given, key)
 
 

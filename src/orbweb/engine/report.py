@@ -145,7 +145,7 @@ class Reporter:
 
     def opened(self, opened: Opened, node: str) -> None:
         """The node begins, or goes on with, a run."""
-        joined = opened.state is RunState.RUNNING
+        joined = opened.state is not RunState.NEW
         log.info(
             "%s · run %s: %s; node %s, epoch %s",
             self._spider,
@@ -158,7 +158,7 @@ class Reporter:
     def done(self, status: Status | None) -> RunReport:
         """The run is done; one without a good page has an exit code of its own."""
         report = self._make("done", ExitCode.DONE, "the run is done", status)
-        if status is None or report.pages:
+        if status is None or report.pages or status.reasons.get("task_done"):
             log.info("the run is done: %s", _counted(report))
             return report
         why = f"the run ended without a single good page: {_counted(report)}"

@@ -16,7 +16,7 @@ from orbweb.log import mask_secrets
 from orbweb.model.item import snake_case
 from orbweb.model.request import Request
 from orbweb.sources.base import DONE, FAILED, BatchStore, TaskState
-from orbweb.spiders.base import INTERRUPTED, USAGE, ItemHandler
+from orbweb.spiders.base import INTERRUPTED, USAGE, BaseParser, ItemHandler
 from orbweb.spiders.task import TaskSpider
 
 if TYPE_CHECKING:
@@ -92,11 +92,19 @@ class BatchSpider(TaskSpider):
                 self._arguments[name] = value
         self._work: BatchWork | None = None
         self._store = batch_store
-        if type(self).fetch_tasks is not TaskSpider.fetch_tasks:
+
+    def _refuse_start_requests(self) -> None:
+        """feapder's `start_requests(task)` is fine where there is no `task_requests`."""
+        name, kind = type(self).__name__, type(self)
+        if kind.fetch_tasks is not TaskSpider.fetch_tasks:
             raise ConfigError(
-                f"{type(self).__name__}.fetch_tasks: the tasks of a BatchSpider are the rows of "
-                "its table. A TaskSpider fetches its tasks itself"
+                f"{name}.fetch_tasks: the tasks of a BatchSpider are the rows of its table. A "
+                "TaskSpider fetches its tasks itself"
             )
+        of_feapder = kind.task_requests is BatchSpider.task_requests
+        if self.start_urls or (kind.start_requests is not BaseParser.start_requests
+                               and not of_feapder):  # fmt: skip
+            super()._refuse_start_requests()
 
     # -- what a spider overrides
 
@@ -106,7 +114,7 @@ class BatchSpider(TaskSpider):
         Callbacks that take an argument `task` are given it. feapder's name for this hook is
         `start_requests(task)`.
         """
-        if type(self).start_requests is BatchSpider.start_requests:
+        if type(self).start_requests is BaseParser.start_requests:
             raise NotImplementedError(f"{type(self).__name__} needs a method task_requests(task)")
         return self.start_requests(Row(task))  # type: ignore[call-arg]
 

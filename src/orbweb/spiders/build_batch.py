@@ -217,6 +217,8 @@ class BatchWorker:
         }
         if self._settings.origin("TASK_DEDUP") == "default":
             overrides["TASK_DEDUP"] = True  # what one row has crawled is seen for the others
+        if self._settings.origin("TASK_EXHAUST_POLLS") == "default":
+            overrides["TASK_EXHAUST_POLLS"] = 1  # the table says for sure that no row is left
         start = replace(self._start, overrides=overrides)
         return await crawl(self._spider, settings_of(self._spider, start), start)
 

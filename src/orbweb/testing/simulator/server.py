@@ -24,8 +24,10 @@ from orbweb.frontier.base import (
     Permit,
     RunConfig,
     SeedReply,
+    SettledTask,
     Signal,
     Status,
+    TaskLook,
 )
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard, Place, Run
@@ -370,6 +372,23 @@ class LossyFrontier:
 
     async def reopen(self) -> None:
         await self.call("reopen")
+
+    async def take_tasks(
+        self, token: str, batch: int, final: bool, most: int, key: str
+    ) -> SeedReply:
+        return await self.call("take_tasks", token, batch, final, most, key)
+
+    async def open_tasks(self) -> list[tuple[str, bytes]]:
+        return await self.call("open_tasks")
+
+    async def idle_tasks(self, limit: int) -> list[str]:
+        return await self.call("idle_tasks", limit)
+
+    async def look_at_tasks(self, tasks: Sequence[str]) -> list[TaskLook]:
+        return await self.call("look_at_tasks", tasks)
+
+    async def settle_tasks(self, settled: Sequence[SettledTask]) -> list[bool]:
+        return await self.call("settle_tasks", settled)
 
 
 def connect(
