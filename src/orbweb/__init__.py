@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from orbweb.pipelines.base import BasePipeline
     from orbweb.spiders.air import AirSpider
     from orbweb.spiders.base import BaseParser
+    from orbweb.spiders.batch import BatchSpider
     from orbweb.spiders.distributed import Spider
     from orbweb.spiders.task import TaskSpider
 
@@ -38,6 +39,7 @@ __all__ = [
     "AirSpider",
     "BaseParser",
     "BasePipeline",
+    "BatchSpider",
     "ConfigError",
     "DedupError",
     "Item",
@@ -63,6 +65,7 @@ _LAZY = {
     "AirSpider": "orbweb.spiders.air",
     "BaseParser": "orbweb.spiders.base",
     "BasePipeline": "orbweb.pipelines.base",
+    "BatchSpider": "orbweb.spiders.batch",
     "Item": "orbweb.model.item",
     "Request": "orbweb.model.request",
     "Response": "orbweb.model.response",
