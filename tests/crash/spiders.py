@@ -133,6 +133,19 @@ class NothingSpider(mw.Spider):
         return iter(())
 
 
+class TableSpider(mw.BatchSpider):
+    """A page for each row of the table `task`; a row whose page is missing fails."""
+
+    __task_table__ = "task"
+
+    def task_requests(self, task):
+        yield mw.Request(f"{SITE}{task['url']}&batch={self.batch}", callback=self.parse)
+
+    def parse(self, request, response, task):
+        time.sleep(float(os.environ.get("WORK", "0")))
+        yield {"row": task["id"], "batch": self.batch}
+
+
 class SlowPipeline(mw.BasePipeline):
     """Writes one file, $BATCH_SECONDS for each batch, and syncs it."""
 
@@ -146,4 +159,8 @@ class SlowPipeline(mw.BasePipeline):
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]](keep_alive="keep_alive" in sys.argv or None).start()
+    spider = globals()[sys.argv[1]](keep_alive="keep_alive" in sys.argv or None)
+    if "monitor" in sys.argv:
+        spider.start_monitor()
+    else:
+        spider.start()

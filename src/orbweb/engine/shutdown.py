@@ -41,6 +41,8 @@ class Shutdown:
 
     def __init__(self, graceful_seconds: float, clock: Callable[[], float]) -> None:
         self.requested = False
+        self.signalled = False
+        """A signal of the system has asked for it: the process is to end, not only this run."""
         self.reason = ""
         self.deadline: float | None = None
         """When running work is given back, on the engine's clock; None = no limit."""
@@ -64,7 +66,8 @@ class Shutdown:
         self._change(reason)
 
     def drain(self, reason: str) -> None:
-        """Stop claiming and let all running work finish, however long it takes."""
+        """Stop claiming and let all running work finish, however long it takes (SIGUSR1)."""
+        self.signalled = True
         if not self.requested:
             self._change(reason)
 
@@ -76,6 +79,7 @@ class Shutdown:
     def on_signal(self, number: int) -> None:
         """SIGTERM or SIGINT: stop; the second time: abort."""
         name = signal.Signals(number).name
+        self.signalled = True
         self._signals += 1
         if self._signals > 1:
             log.warning("%s again: ending at once, what is held returns by itself", name)

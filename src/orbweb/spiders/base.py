@@ -213,8 +213,8 @@ class BaseSpider(BaseParser):
 
     @property
     def stop_asked(self) -> bool:
-        """`stop` was called."""
-        return self._stop_asked
+        """`stop` was called, or a signal has told the process to end."""
+        return self._stop_asked or (self._engine is not None and self._engine.shutdown.signalled)
 
     @property
     def is_bound(self) -> bool:

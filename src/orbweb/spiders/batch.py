@@ -127,6 +127,11 @@ class BatchSpider(TaskSpider):
             raise ConfigError(f"{self.name} has not been started, so it has no store")
         return self._store
 
+    @property
+    def batch(self) -> int:
+        """The number of the batch that this node works on."""
+        return self._batch_work("batch").number
+
     def update_task(self, task_id: Any, *, ok: bool = True) -> bool:
         """Say at once how a row has ended; False when the open batch has no such row. Blocks.
 

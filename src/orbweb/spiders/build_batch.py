@@ -22,6 +22,7 @@ from orbweb.engine.shutdown import ExitCode, hold_signals
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import RunState
+from orbweb.frontier.servers import Servers
 from orbweb.log import configure, event, get_logger
 from orbweb.settings import Settings
 from orbweb.sources.base import BatchRecord, BatchState, BatchStore
@@ -130,11 +131,11 @@ async def _work(spider: BatchSpider, settings: Settings, start: Start) -> RunRep
         )
         stack.callback(restore)
         store = await _open_store(spider, settings, stack)
+        servers, _, _ = await open_servers(settings, start.directory or Path.cwd(), stack)
         monitor = None
         if start.monitor:
-            monitor = await stack.enter_async_context(
-                _monitoring(spider, settings, start, store, once=start.once)
-            )
+            made = _make_monitor(spider, settings, store, servers, once=start.once)
+            monitor = await stack.enter_async_context(_running(made))
         return await BatchWorker(spider, settings, start, store, monitor).run()
 
 
@@ -173,6 +174,8 @@ class BatchWorker:
         while (batch := await self._next()) is not None:
             self._report = await self._crawl(batch)
             self._worked = batch.number
+            if self._spider.stop_asked:
+                break
             if self._report.state != "done" and not await self._was_abandoned(batch):
                 break
         return self._report or await self._nothing()
@@ -224,8 +227,6 @@ class BatchWorker:
 
     async def _was_abandoned(self, batch: BatchRecord) -> bool:
         """Whether its run was stopped because the next batch was due."""
-        if self._spider.stop_asked:
-            return False
         latest = await self._latest()
         return latest is not None and (
             latest.number != batch.number or latest.state is BatchState.ABANDONED
@@ -291,27 +292,22 @@ class RunningMonitor:
 
 
 @asynccontextmanager
-async def _monitoring(
-    spider: BatchSpider, settings: Settings, start: Start, store: BatchStore, *, once: bool
-) -> AsyncIterator[RunningMonitor]:
-    """A monitor for as long as the block lasts; it gives its role back at the end."""
-    async with AsyncExitStack() as stack:
-        monitor = await _make_monitor(spider, settings, start, store, stack, once=once)
-        task = asyncio.create_task(monitor.run())
-        try:
-            yield RunningMonitor(monitor, task)
-        finally:
-            monitor.stop()
-            await asyncio.wait([task])
+async def _running(monitor: BatchMonitor) -> AsyncIterator[RunningMonitor]:
+    """A monitor at work for as long as the block lasts; it gives its role back at the end."""
+    task = asyncio.create_task(monitor.run())
+    try:
+        yield RunningMonitor(monitor, task)
+    finally:
+        monitor.stop()
+        await asyncio.wait([task])
 
 
 async def _watch(spider: BatchSpider, settings: Settings, start: Start, *, once: bool) -> int:
     async with AsyncExitStack() as stack:
         store = await _open_store(spider, settings, stack)
-        monitor = await _make_monitor(spider, settings, start, store, stack, once=once)
+        servers, _, _ = await open_servers(settings, start.directory or Path.cwd(), stack)
+        monitor = _make_monitor(spider, settings, store, servers, once=once)
         stack.callback(_on_signals(monitor.stop))
-        if spider.stop_asked:
-            monitor.stop()
         ended = await monitor.run()
         if once and ended is None:
             due = monitor.next_due
@@ -321,16 +317,9 @@ async def _watch(spider: BatchSpider, settings: Settings, start: Start, *, once:
         return int(ExitCode.DONE)
 
 
-async def _make_monitor(
-    spider: BatchSpider,
-    settings: Settings,
-    start: Start,
-    store: BatchStore,
-    stack: AsyncExitStack,
-    *,
-    once: bool,
+def _make_monitor(
+    spider: BatchSpider, settings: Settings, store: BatchStore, servers: Servers, *, once: bool
 ) -> BatchMonitor:
-    servers, _, _ = await open_servers(settings, start.directory or Path.cwd(), stack)
     admin = Admin(servers, settings["REDIS_KEY_PREFIX"], shards=settings["FRONTIER_SHARDS"])
     options = MonitorOptions(
         job=spider.redis_key,
