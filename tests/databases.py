@@ -185,7 +185,11 @@ class Mariadb(ServerDatabase):
         self.data = self.directory / "data"
         install = mariadb_program("mariadb-install-db")
         assert install is not None
-        options = ("--auth-root-authentication-method=normal", "--skip-test-db")
+        options = (
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            f"--tmpdir={self.directory}",  # in /tmp another server may take its files for its own
+        )
         self.setup([install, "--no-defaults", f"--datadir={self.data}", *options])
         self.url = f"mysql://root@127.0.0.1:{self.port}/mysql"
         self.start()
@@ -200,6 +204,7 @@ class Mariadb(ServerDatabase):
             *("--no-defaults", f"--datadir={self.data}", f"--port={self.port}"),
             *("--bind-address=127.0.0.1", f"--socket={self.directory / 's'}"),
             f"--pid-file={self.directory / 'pid'}",
+            f"--tmpdir={self.directory}",
         ]
 
 

@@ -53,7 +53,7 @@ def read_table(url: str, name: str) -> Table:
         indexes = looked.get_indexes(short, schema=schema or None, include_auto_indexes=True)
         unique: list[Any] = [each["column_names"] for each in indexes if each["unique"]]
     except exc.NoSuchTableError:
-        names = ", ".join(sa.inspect(engine).get_table_names()) or "none"
+        names = ", ".join(sorted(sa.inspect(engine).get_table_names())) or "none"
         raise ConfigError(
             f"there is no table {name} in {shown_url(engine)}; tables there: {names}"
         ) from None
