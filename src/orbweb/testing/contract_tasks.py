@@ -9,7 +9,7 @@ from orbweb.frontier.tasks import NewTask, task_request, unpack_end
 from orbweb.testing.contract_store import LEASE_MS, Node, Store, done, elapse, opened, page
 
 KEY = "tasks"
-TOLD = {"polls": True, "tells_done": True, "tells_failed": True}
+TOLD: dict[str, Any] = {"polls": True, "tells_done": True, "tells_failed": True}
 FAR_HOSTS = "abcdefgh"
 """Hosts that lie in several shards, where there are several."""
 
