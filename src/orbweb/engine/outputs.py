@@ -12,7 +12,7 @@ from typing import Any
 from orbweb.engine.options import Codec
 from orbweb.errors import ItemError, SpiderError, UnserialisableError
 from orbweb.frontier.base import PRIORITY_LIMIT, NewRequest
-from orbweb.frontier.tasks import NewTask, task_of, task_request
+from orbweb.frontier.tasks import NewTask, page_of, task_of, task_request
 from orbweb.log import get_logger
 from orbweb.model.fingerprint import derived_fingerprint, fingerprint, request_id
 from orbweb.model.item import ItemRecord, is_item, item_record
@@ -284,7 +284,7 @@ class Outputs:
             record = item_record(
                 item,
                 run=self._epoch,
-                request_id=self._parent.id,
+                request_id=page_of(self._parent.id),
                 position=position,
                 default_table=self._default_table,
             )

@@ -27,6 +27,7 @@ from orbweb.errors import (
     ValidationError,
 )
 from orbweb.frontier.base import TASKS_HOST, Ack, Lease, Nack, NewRequest
+from orbweb.frontier.tasks import page_of
 from orbweb.log import get_logger
 from orbweb.model.fingerprint import request_id
 from orbweb.model.item import ItemRecord, Origin
@@ -224,7 +225,7 @@ class Step:
         admitted = self._tools.admission.redirect(hop, self.lease.id)
         if isinstance(admitted, Refused):
             return admitted.reason
-        if hop.filter_repeat and request_id(admitted) != self.lease.id.rpartition(".")[2]:
+        if hop.filter_repeat and request_id(admitted) != page_of(self.lease.id):
             free = await self._tools.session.visit(self.held, admitted, host_of(hop.url))
             if free is None:
                 raise LeaseLost(f"lease of {self.lease.id} is lost")

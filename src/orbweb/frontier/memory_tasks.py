@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from orbweb.frontier.base import TaskLook
-from orbweb.frontier.tasks import task_of
+from orbweb.frontier.tasks import NewTask, task_of, task_request, unpack_task
+
+
+class MemoryTaskList:
+    """See `TaskList`."""
+
+    def __init__(self, lists: dict[str, list[tuple[str, bytes]]], key: str) -> None:
+        """`lists`: those of a `MemoryShard`."""
+        self._waiting = lists.setdefault(key, [])
+
+    async def push(self, tasks: Sequence[NewTask]) -> int:
+        self._waiting += [(task.uid, task_request(task).payload) for task in tasks]
+        return len(self._waiting)
+
+    async def count(self) -> int:
+        return len(self._waiting)
+
+    async def first(self, most: int) -> list[Any]:
+        return [unpack_task(value) for _, value in self._waiting[: max(most, 0)]]
 
 
 @dataclass(slots=True)

@@ -395,8 +395,11 @@ class ShardedFrontier:
             known = looked[0].kept == "living" or (looked[0].kept == "failed" and not reason)
             verdict = TaskVerdict.OVER if known else TaskVerdict.GONE
             settled.append(SettledTask(task, looked[0].moved, verdict, reason))
-        flags = await self.shards[0].settle_tasks(settled) if settled else []
-        self._views[0].ask_at = 0
+        if not settled:
+            return []
+        flags = await self.shards[0].settle_tasks(settled)
+        leading = self._views[0]  # there may be something to tell
+        leading.ask_at, leading.claim = 0, replace(leading.claim, wait_ms=0)
         return [task for task, done in zip(ended, flags, strict=True) if done]
 
     # -- the outbox

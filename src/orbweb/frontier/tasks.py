@@ -69,6 +69,12 @@ def task_of(id: str) -> str:
     return uid if dot else ""
 
 
+def page_of(id: str) -> str:
+    """What names the page of a request, whatever task it belongs to."""
+    page = id.rpartition(".")[2]
+    return id if page == "task" else page
+
+
 def task_request(task: NewTask, fingerprint: int | None = None) -> NewRequest:
     """A task as it enters the frontier. Raises `UnserialisableError` for a wrong value or name."""
     if not _UID(task.uid):
