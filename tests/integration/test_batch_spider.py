@@ -225,6 +225,8 @@ def test_hooks_that_do_not_belong_to_a_batch_spider_are_refused() -> None:
         Fetching()
     with pytest.raises(ConfigError, match="belongs into task_requests"):
         Both()
+    with pytest.raises(ConfigError, match="put a row there"):
+        Pages().add_tasks({"id": 1})
     with pytest.raises(ConfigError, match="let the spider inherit"):
         Pages().add_parser(Both)
 

@@ -81,6 +81,8 @@ class EngineParts:
     """Clears a piece of what past runs have left in the store; returns how much."""
     on_new_run: Callable[[], None] | None = None
     """Called when this node has made the run, before anything of it is fetched here."""
+    go_on: str = ""
+    """How a run that has stopped is gone on with, where that is not by its id."""
     tasks: TaskSpiderCalls | None = None
     """The spider, when it works through tasks."""
 
@@ -145,6 +147,7 @@ class Engine:
             outputs=lambda: parts.buffer.targets,
             identity=parts.identity,
             show_summary=parts.show_summary,
+            go_on=parts.go_on,
         )
 
     # -- what others see

@@ -16,7 +16,7 @@ from orbweb.model.request import Request
 class TaskWorker(Protocol):
     """What the engine calls of a spider for a task. `TaskSpider` documents each."""
 
-    def requests_of(self, task: Any) -> Any: ...
+    def task_requests(self, task: Any) -> Any: ...
     def task_ended(self, uid: str, task: Any, reason: str) -> Any: ...
 
 
@@ -47,7 +47,7 @@ class Errands:
         if what == "end":
             await self._callbacks.collect(self._worker.task_ended, tuple(end), {}, outputs, flush)
             return Reason.TASK_TOLD
-        await self._callbacks.collect(self._worker.requests_of, (task,), {}, outputs, flush)
+        await self._callbacks.collect(self._worker.task_requests, (task,), {}, outputs, flush)
         return Reason.TASK_STARTED
 
 

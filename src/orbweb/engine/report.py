@@ -136,7 +136,10 @@ class Reporter:
         outputs: Callable[[], tuple[str, ...]],
         identity: Mapping[str, str],
         show_summary: bool,
+        go_on: str = "",
     ) -> None:
+        """`go_on`: how a run that has stopped is gone on with, where that is not by its id."""
+        self._go_on = go_on
         self._spider = spider
         self._stats = stats
         self._outputs = outputs
@@ -171,6 +174,7 @@ class Reporter:
         """The node stopped before the run was done."""
         run = self._identity.get("run_id")
         again = f"start again with RUN_ID {run} to go on" if run else "start again to go on"
+        again = self._go_on or again
         if not self._identity:
             again = "nothing is kept without a store, so the next start begins anew"
         log.warning("stopped early (%s); %s", reason, again)

@@ -57,7 +57,8 @@ class TaskCounts:
 
     @property
     def finished(self) -> bool:
-        return self.settled == self.total
+        """Nothing is left to do. A state that is none of ours is an end too."""
+        return not self.todo and not self.doing
 
 
 class Task(NamedTuple):

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import sys
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from orbweb.batch.work import BatchWork
-from orbweb.engine.callbacks import as_outputs
 from orbweb.errors import ConfigError, StoreUnavailable, StoreUnsafe
-from orbweb.frontier.tasks import NewTask
 from orbweb.log import mask_secrets
 from orbweb.model.item import snake_case
-from orbweb.model.request import Request
 from orbweb.sources.base import DONE, FAILED, BatchStore, TaskState
 from orbweb.spiders.base import INTERRUPTED, USAGE, BaseParser, ItemHandler
+from orbweb.spiders.batch_tasks import BatchTasks
 from orbweb.spiders.task import TaskSpider
 
 if TYPE_CHECKING:
@@ -148,6 +144,18 @@ class BatchSpider(TaskSpider):
         """feapder's other `update_task`; it may be yielded, and is done at once."""
         self.update_task_state(task_id, state)
 
+    def add_tasks(self, *tasks: Any) -> None:
+        """Refused: see `push_tasks`."""
+        self.push_tasks(*tasks)
+
+    @classmethod
+    def push_tasks(cls, *tasks: Any, task_key: str | None = None) -> int:  # type: ignore[override]
+        """Refused: a row that is put into the table is a task of the next batch."""
+        raise ConfigError(
+            f"the tasks of {cls.__name__} are the rows of its table: put a row there, and it is a "
+            "task of the next batch"
+        )
+
     def add_parser(self, parser: Any) -> None:
         """Refused: feapder's parsers are classes of their own, here a spider is one class."""
         raise ConfigError(
@@ -193,52 +201,26 @@ class BatchSpider(TaskSpider):
         """Called by the assembly before a batch is worked on."""
         self._work = work
 
-    async def poll(self, limit: int) -> Sequence[NewTask]:
+    @property
+    def calls(self) -> BatchTasks:
         """See `TaskSpider`."""
-        return await self._batch_work("poll").poll()
 
-    async def recover(self, open_tasks: Sequence[NewTask]) -> None:
-        """See `TaskSpider`."""
-        await self._batch_work("recover").recover(open_tasks)
+        async def call(function: Callable[..., Any], *args: Any) -> Any:
+            return await self._started("hooks").call(function, *args)
 
-    def requests_of(self, task: Any) -> Any:
-        """`task_requests`, and each request carries the task to its callback."""
-        result = self.task_requests(task)
-        if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
-            return self._carried_later(result, task)
-        return self._carried(as_outputs(result), task)
+        return BatchTasks(self, self._batch_work("calls"), call)
 
-    def task_ended(self, uid: str, task: Any, reason: str) -> Any:
-        """See `TaskSpider`. The state of the row is written first."""
-        return self._end(task, reason)
+    @property
+    def has_source(self) -> bool:
+        """See `TaskSpider`: the table."""
+        return True
 
-    async def _end(self, task: Any, reason: str) -> AsyncIterator[Any]:
-        await self._batch_work("task_ended").ended(task, failed=bool(reason))
-        name = "task_failed" if reason else "task_done"
-        if getattr(type(self), name) is getattr(TaskSpider, name):
-            return
-        hook, args = getattr(self, name), (task, reason) if reason else (task,)
-        outputs = await asyncio.to_thread(_called, hook, args)
-        async for output in as_stream(outputs):
-            yield output
+    @property
+    def wants_done(self) -> bool:
+        """See `TaskSpider`: the state of the row."""
+        return True
 
-    def _carried(self, outputs: Iterable[Any], task: Any) -> Iterator[Any]:
-        for output in outputs:
-            self._give(output, task)
-            yield output
-
-    async def _carried_later(self, result: Any, task: Any) -> AsyncIterator[Any]:
-        async for output in as_stream(result):
-            self._give(output, task)
-            yield output
-
-    def _give(self, output: Any, task: Any) -> None:
-        if not isinstance(output, Request) or "task" in output.cb_kwargs:
-            return
-        callback: Any = output.callback or self.parse
-        function = getattr(self, callback, None) if isinstance(callback, str) else callback
-        if callable(function) and takes(function, "task"):
-            output.cb_kwargs = {**output.cb_kwargs, "task": task}
+    wants_failed = wants_done
 
     def _batch_work(self, what: str) -> BatchWork:
         if self._work is None:
@@ -258,32 +240,6 @@ class Row(dict[str, Any]):
     def __iter__(self) -> Iterator[Any]:
         """The values, so that `id, url = task` works."""
         return iter(self.values())
-
-
-def takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function can be given that keyword argument."""
-    parameters = inspect.signature(function).parameters
-    return name in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-
-
-async def as_stream(result: Any) -> AsyncIterator[Any]:
-    """What a function returned, plain or not, as an asynchronous series of outputs."""
-    if inspect.isawaitable(result):
-        result = await result
-    if isinstance(result, AsyncIterable):
-        async for output in result:
-            yield output
-        return
-    for output in as_outputs(result):
-        yield output
-
-
-def _called(hook: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Call a hook in a thread, where a plain one may block and is read to its end."""
-    result = hook(*args)
-    if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
-        return result
-    return list(as_outputs(result))
 
 
 def _refuse(others: dict[str, Any]) -> None:

@@ -95,6 +95,8 @@ class Start:
     """A `BatchSpider` is also the master of its batches."""
     once: bool = False
     """With `monitor`: end with the batch that is open or due now."""
+    go_on: str = ""
+    """How a run that has stopped is gone on with, where that is not by its id."""
 
 
 def settings_of(spider: BaseSpider, start: Start | None = None) -> Settings:
@@ -482,7 +484,8 @@ def _build_engine(
             show_summary=settings["RUN_SUMMARY_ENABLE"],
             collect=_chores(store),
             on_new_run=start.on_new_run,
-            tasks=spider if isinstance(spider, TaskSpider) else None,
+            go_on=start.go_on,
+            tasks=spider.calls if isinstance(spider, TaskSpider) else None,
         )
     )
 

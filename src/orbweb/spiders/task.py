@@ -153,9 +153,10 @@ class TaskSpider(Spider):
 
     # -- what the engine calls
 
-    def requests_of(self, task: Any) -> Any:
-        """What a task begins with."""
-        return self.task_requests(task)
+    @property
+    def calls(self) -> Any:
+        """What the engine calls for tasks: the spider itself, unless something stands before it."""
+        return self
 
     async def poll(self, limit: int) -> Sequence[NewTask]:
         """The next tasks, each with a name of its own."""
