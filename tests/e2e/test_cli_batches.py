@@ -55,7 +55,7 @@ def test_a_new_batch_spider_runs_at_once(shell: Shell) -> None:
     assert "181 tasks are in tasks.db" in shell.python("make_tasks.py").stdout
     assert "no batch of ShopSpider was opened" in shell("batches", "shop.py").stdout
     once = ("run", "shop.py", *shell.site, *FAST, "--monitor", "--once")
-    done = shell(*once)
+    done = shell(*once, "-w", "2")
     assert '"run_id": "batch-1"' in done.stdout
     items = [
         json.loads(line) for line in (shell.directory / "items.jsonl").read_text().splitlines()

@@ -13,7 +13,7 @@ import pytest
 import orbweb as mw
 from orbweb.engine.report import RunReport
 from orbweb.errors import ConfigError
-from orbweb.sources import BatchState, MemoryBatchStore
+from orbweb.sources import DONE, FAILED, BatchState, MemoryBatchStore
 from orbweb.spiders.build import Start
 from orbweb.testing.site import SiteThread
 
@@ -88,6 +88,23 @@ def test_each_batch_crawls_every_row_and_each_row_gets_its_state(
     first, second = spider.store.records("Pages").recent(9)[::-1]
     assert (first.counts.done, first.counts.failed, first.counts.total) == (9, 1, 10)
     assert second.state is BatchState.DONE
+
+
+def test_rows_that_the_store_does_not_know_are_crawled_and_those_that_are_done_are_not(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    store = MemoryBatchStore(rows)
+    store.tasks.enter(4, None, 100)
+    records = store.records("Pages")
+    records.open_batch(4, due_ms=records.now_ms(), missed=0)
+    records.ready(4)
+    store.tasks.claim(4, None, 8)
+    store.tasks.mark(4, {1: DONE, 2: FAILED})
+    spider = Pages(batch_store=store)
+    one_batch(spider, tmp_path)
+    assert sorted(spider.seen) == [(4, n) for n in (0, *range(3, 10))]
+    assert states(rows) == {1: 9, -1: 1}
+    assert records.recent(1)[0].state is BatchState.DONE
 
 
 def test_without_a_batch_a_worker_says_so_and_exits_with_3(

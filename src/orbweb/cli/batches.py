@@ -27,7 +27,8 @@ def list_batches(target: str, limit: int, changes: Sequence[str] | None, *, as_j
     store = batch_store(spider, settings)
     try:
         records = store.records(spider.redis_key)
-        found, now = records.recent(limit), records.now_ms()
+        found = records.recent(limit) if store.prepare(make=False) else []
+        now = records.now_ms()
         looks = [_look(batch, now, store.tasks.count) for batch in found]
     finally:
         store.close()

@@ -167,9 +167,10 @@ class BatchStore(Protocol):
     def records(self, job: str) -> BatchRecords:
         """The batches of a job."""
 
-    def prepare(self) -> None:
-        """Make what is missing, where that is allowed; comes before all else.
+    def prepare(self, *, make: bool = True) -> bool:
+        """Look the tables up, and make what is missing, where that is allowed; comes before all.
 
+        With `make` False nothing is made, and the answer is False when there are no records yet.
         Raises `ConfigError` that says what is missing, and `StoreUnavailable`.
         """
 

@@ -55,8 +55,9 @@ class MemoryBatchStore:
     def records(self, job: str) -> BatchRecords:
         return self._records.setdefault(job, MemoryRecords(job, self._now_ms))
 
-    def prepare(self) -> None:
+    def prepare(self, *, make: bool = True) -> bool:
         """Nothing is missing."""
+        return True
 
     def close(self) -> None:
         """There are no connections."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import sqlalchemy as sa
+
 from orbweb.errors import ConfigError
 from orbweb.sources.base import RECORD_TABLE, BatchRecords, TaskTable
 from orbweb.sources.sql_records import SqlRecords, record_tables
@@ -48,10 +50,13 @@ class SqlBatchStore:
     def records(self, job: str) -> BatchRecords:
         return SqlRecords(self._engine, *self._tables, job)
 
-    def prepare(self) -> None:
+    def prepare(self, *, make: bool = True) -> bool:
         with answered():
-            make_tables(self._tables[0].metadata, self._engine)
-            self._tasks.prepare(create=self._create)
+            if make:
+                make_tables(self._tables[0].metadata, self._engine)
+            self._tasks.prepare(create=make and self._create)
+            batches = self._tables[0]
+            return sa.inspect(self._engine).has_table(batches.name, schema=batches.schema)
 
     def close(self) -> None:
         self._engine.dispose()

@@ -71,13 +71,12 @@ def run_monitor(spider: BatchSpider, *, once: bool = False, start: Start | None 
 
 
 def batch_store(spider: BatchSpider, settings: Settings) -> BatchStore:
-    """The store of a spider, ready for use; blocks. Raises `ConfigError`, `StoreUnavailable`."""
+    """The store of a spider; its `prepare` comes first. Raises `ConfigError`."""
     store = spider.batch_store
     if store is None:
         from orbweb.spiders.batch_store import sql_store  # needs SQLAlchemy
 
         store = sql_store(spider, settings)
-    store.prepare()
     return store
 
 
@@ -135,9 +134,10 @@ def _threads(stack: AsyncExitStack) -> RunBlocking:
 async def _open_store(
     spider: BatchSpider, settings: Settings, ask: RunBlocking, stack: AsyncExitStack
 ) -> BatchStore:
-    store = await ask(batch_store, spider, settings)
+    store = batch_store(spider, settings)
     if spider.batch_store is None:
         stack.callback(store.close)
+    await ask(store.prepare)
     spider.use_store(store)
     return store
 
