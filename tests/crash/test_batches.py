@@ -66,7 +66,9 @@ def survive(directory: Path, database: Database, rows: int, batches: int, standb
             victim = rng.randrange(2)
             workers[victim] = restarted(fleet, workers[victim], "keep_alive")
         fleet.until_true(lambda: len(ended(database)) >= batches, 120, f"{batches} batches")
-        for node in [*workers, *masters]:
+        nodes = [*workers, *masters]
+        fleet.until_true(lambda: all(node.text() for node in nodes), 60, "word of each node")
+        for node in nodes:
             node.signal(signal.SIGTERM)
         assert {node.wait(30) for node in workers} <= {0, 75}
         assert {node.wait(30) for node in masters} == {0}

@@ -140,7 +140,7 @@ class BatchMonitor:
         options = self._options
         lease_ms = int(options.lease_seconds * 1000)
         leads = await self._ask(self._records.lead, options.holder, lease_ms)
-        if leads != self.leads:
+        if leads != self.leads or not self._lead_at:
             self.leads = leads
             event(log, "batch_master" if leads else "batch_standby", job=options.job)
         self._lead_at = self._time() + options.lease_seconds / 4

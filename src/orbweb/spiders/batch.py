@@ -149,7 +149,7 @@ class BatchSpider(TaskSpider):
         self.push_tasks(*tasks)
 
     @classmethod
-    def push_tasks(cls, *tasks: Any, task_key: str | None = None) -> int:  # type: ignore[override]
+    def push_tasks(cls, *tasks: Any, task_key: str | None = None) -> int:
         """Refused: a row that is put into the table is a task of the next batch."""
         raise ConfigError(
             f"the tasks of {cls.__name__} are the rows of its table: put a row there, and it is a "
