@@ -29,7 +29,7 @@ FAST = {
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[str]:
-    with SiteThread() as running:
+    with SiteThread(also_on=["127.0.0.2"]) as running:
         yield running.url
 
 
@@ -140,6 +140,19 @@ def test_two_rows_that_lead_to_one_page_crawl_it_once_a_batch(
     assert states(rows) == {1: 10}
 
 
+def test_a_batch_may_be_spread_over_shards(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    class Spread(Pages):
+        custom_settings: ClassVar = {**FAST, "FRONTIER_SHARDS": 3}
+
+    for row in rows:
+        row["url"] = row["url"].replace("127.0.0.1", f"127.0.0.{1 + row['id'] % 2}")
+    spider = Spread(batch_store=MemoryBatchStore(rows))
+    for batch in (1, 2):
+        assert one_batch(spider, tmp_path).exit_code == 0
+        assert states(rows) == {1: 10}
+        assert len(spider.seen) == 10 * batch
+
+
 def test_a_spider_with_feapders_names_runs(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     class Old(mw.BatchSpider):
         custom_settings: ClassVar = FAST
@@ -152,7 +165,7 @@ def test_a_spider_with_feapders_names_runs(tmp_path: Path, rows: list[dict[str, 
         def parse(self, request: Any, response: Any) -> Any:
             yield self.update_task_batch(request.task_id, 1)
 
-    spider = Old(redis_key="old", task_table="t", task_keys=["id", "url"],
+    spider = Old(redis_key="old", task_table="t", task_keys=["id", "url"], batch_name="old pages",
                  batch_store=MemoryBatchStore(rows))  # fmt: skip
     assert one_batch(spider, tmp_path).pages == 10
     assert states(rows) == {1: 10}
@@ -234,12 +247,18 @@ def test_hooks_that_do_not_belong_to_a_batch_spider_are_refused() -> None:
         def fetch_tasks(self, limit: int) -> Any:
             return []
 
+    class Resetting(Pages):
+        def init_task(self) -> None:
+            return None
+
     class Both(Pages):
         def start_requests(self) -> Any:
             return []
 
     with pytest.raises(ConfigError, match=r"Fetching\.fetch_tasks: the tasks of a BatchSpider"):
         Fetching()
+    with pytest.raises(ConfigError, match="rows enter each batch by themselves"):
+        Resetting()
     with pytest.raises(ConfigError, match="belongs into task_requests"):
         Both()
     with pytest.raises(ConfigError, match="put a row there"):

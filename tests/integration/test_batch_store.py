@@ -242,6 +242,35 @@ def test_what_is_missing_is_said_with_the_statement_that_makes_it() -> None:
         database.stop()
 
 
+def test_a_table_of_records_that_is_anothers_is_left_alone() -> None:
+    database = open_database("sqlite")
+    try:
+        database.execute(
+            "CREATE TABLE task (id INTEGER PRIMARY KEY)",
+            "CREATE TABLE old_record (id INTEGER PRIMARY KEY, batch_date DATE)",
+        )
+        store = SqlBatchStore(database.url, "task", record_table="old_record", create=True)
+        with pytest.raises(ConfigError, match="old_record holds no records of Orbweb"):
+            store.prepare()
+        store.close()
+    finally:
+        database.stop()
+
+
+def test_looking_makes_nothing() -> None:
+    database = open_database("sqlite")
+    try:
+        database.execute("CREATE TABLE task (id INT, batch_status INT, batch_id INT)")
+        store = SqlBatchStore(database.url, "task")
+        assert store.prepare(make=False) is False
+        assert database.rows("SELECT name FROM sqlite_master") == [("task",)]
+        assert store.prepare() is True
+        assert store.prepare(make=False) is True
+        store.close()
+    finally:
+        database.stop()
+
+
 def test_ids_may_be_text_and_tasks_may_be_only_some_rows_with_some_columns() -> None:
     database = open_database("sqlite")
     try:

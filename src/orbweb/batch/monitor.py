@@ -44,10 +44,12 @@ class BatchRuns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MonitorOptions:
-    """How a master works. `holder` is a name that no other master has."""
+    """How a master works."""
 
-    job: str
+    name: str
+    """What log lines call the batches."""
     holder: str
+    """A name that no other master has."""
     schedule: Schedule
     lease_seconds: float = 60.0
     report_seconds: float = 10.0
@@ -142,7 +144,7 @@ class BatchMonitor:
         leads = await self._ask(self._records.lead, options.holder, lease_ms)
         if leads != self.leads or not self._lead_at:
             self.leads = leads
-            event(log, "batch_master" if leads else "batch_standby", job=options.job)
+            event(log, "batch_master" if leads else "batch_standby", job=options.name)
         self._lead_at = self._time() + options.lease_seconds / 4
 
     async def _give_back(self) -> float | None:
@@ -156,7 +158,7 @@ class BatchMonitor:
         due = self._due(latest, now)
         if due.at_ms > now:
             if self.next_due != due:
-                event(log, "batch_awaited", job=self._options.job, due=moment(due.at_ms))
+                event(log, "batch_awaited", job=self._options.name, due=moment(due.at_ms))
             self.next_due = due
             return None if self._options.once else min((due.at_ms - now) / 1000, LOOK_SECONDS)
         if self.leads:
@@ -211,7 +213,7 @@ class BatchMonitor:
         await self._ask(self._records.note, batch.number, counts)
         await self._ask(self._records.ready, batch.number)
         event(
-            log, "batch_opened", job=batch.job, batch=batch.number, tasks=counts.total,
+            log, "batch_opened", job=self._options.name, batch=batch.number, tasks=counts.total,
             schedule=self._options.schedule,
         )  # fmt: skip
 
@@ -241,7 +243,7 @@ class BatchMonitor:
         if await self._ask(self._records.end_batch, batch.number, counts, state):
             level = logging.INFO if state is BatchState.DONE else logging.WARNING
             event(
-                log, f"batch_{state}", level=level, job=batch.job, batch=batch.number,
+                log, f"batch_{state}", level=level, job=self._options.name, batch=batch.number,
                 done=counts.done, failed=counts.failed, left=counts.total - counts.settled,
             )  # fmt: skip
         self.outlook = None
@@ -256,7 +258,7 @@ class BatchMonitor:
             self._forecast = batch.number, Forecast(batch.opened_ms)
         outlook = self.outlook = self._forecast[1].look(now, counts)
         event(
-            log, "batch_progress", job=batch.job, batch=batch.number, done=counts.done,
+            log, "batch_progress", job=self._options.name, batch=batch.number, done=counts.done,
             failed=counts.failed, total=counts.total, rate=f"{outlook.per_second:.1f}/s",
             ends=moment(outlook.ends_ms) if outlook.ends_ms else "unknown",
         )  # fmt: skip
@@ -270,7 +272,7 @@ class BatchMonitor:
 
     def _alarm(self, name: str, number: int, **fields: Any) -> None:
         event(
-            log, name, level=logging.WARNING, job=self._options.job, batch=number, **fields
+            log, name, level=logging.WARNING, job=self._options.name, batch=number, **fields
         )  # fmt: skip
 
     def _alarm_once(self, name: str, number: int, **fields: Any) -> None:

@@ -55,11 +55,23 @@ class SqlBatchStore:
             if make:
                 make_tables(self._tables[0].metadata, self._engine)
             self._tasks.prepare(create=make and self._create)
-            batches = self._tables[0]
-            return sa.inspect(self._engine).has_table(batches.name, schema=batches.schema)
+            return self._has_records()
 
     def close(self) -> None:
         self._engine.dispose()
+
+    def _has_records(self) -> bool:
+        batches = self._tables[0]
+        looked = sa.inspect(self._engine)
+        if not looked.has_table(batches.name, schema=batches.schema):
+            return False
+        there = {each["name"] for each in looked.get_columns(batches.name, schema=batches.schema)}
+        if missing := [name for name in batches.columns.keys() if name not in there]:
+            raise ConfigError(
+                f"the table {self._record_table} holds no records of Orbweb's batches (it has no "
+                f"column {missing[0]!r}): let BATCH_RECORD_TABLE name another one, which is made"
+            )
+        return True
 
 
 class MysqlBatchStore(SqlBatchStore):

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 REFUSED = {
     "auto_start_next_batch": "start_monitor(once=True) ends with the batch",
-    "batch_name": "batches are known by redis_key",
     "check_task_interval": "the setting BATCH_MONITOR_INTERVAL",
     "min_task_count": "the setting MAX_PENDING",
     "related_batch_record": "no batch waits for another: let their schedules follow each other",
@@ -58,6 +57,7 @@ class BatchSpider(TaskSpider):
         task_state: str | None = None,
         task_condition: str | None = None,
         batch_record_table: str | None = None,
+        batch_name: str | None = None,
         **others: Any,
     ) -> None:
         """`task_table`: default `__task_table__`, else the name of the job in snake case.
@@ -66,6 +66,7 @@ class BatchSpider(TaskSpider):
         `BATCH_INTERVAL_UNIT`), or a cron line. `keep_alive`: wait for the next batch when one has
         ended. `task_keys`: the columns that a task is given, default all. `task_state`,
         `task_condition` and `batch_record_table` stand for the settings of their names.
+        `batch_name`: what log lines call the batches, default the name of the job.
         """
         super().__init__(
             redis_key=redis_key,
@@ -78,6 +79,7 @@ class BatchSpider(TaskSpider):
         self.task_table = task_table or self.__task_table__ or snake_case(self.redis_key)
         self.task_keys = tuple(task_keys)
         self.batch_store = batch_store
+        self.batch_name = batch_name or self.redis_key
         for name, value in (
             ("BATCH_INTERVAL", batch_interval),
             ("BATCH_TASK_STATE_FIELD", task_state),
@@ -90,13 +92,22 @@ class BatchSpider(TaskSpider):
         self._store = batch_store
 
     def _refuse_start_requests(self) -> None:
-        """feapder's `start_requests(task)` is fine where there is no `task_requests`."""
+        """Other hooks that have no place here too.
+
+        feapder's `start_requests(task)` is fine where there is no `task_requests`.
+        """
         name, kind = type(self).__name__, type(self)
         if kind.fetch_tasks is not TaskSpider.fetch_tasks:
             raise ConfigError(
                 f"{name}.fetch_tasks: the tasks of a BatchSpider are the rows of its table. A "
                 "TaskSpider fetches its tasks itself"
             )
+        for hook in ("init_task", "add_task"):
+            if hasattr(kind, hook):
+                raise ConfigError(
+                    f"{name}.{hook}: rows enter each batch by themselves; BATCH_TASK_CONDITION "
+                    "says which, and rows that are put into the table belong to the next batch"
+                )
         of_feapder = kind.task_requests is BatchSpider.task_requests
         if self.start_urls or (kind.start_requests is not BaseParser.start_requests
                                and not of_feapder):  # fmt: skip

@@ -19,7 +19,7 @@ from orbweb.engine.options import RunBlocking
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import ExitCode, hold_signals
 from orbweb.engine.threads import CallbackThreads
-from orbweb.errors import ConfigError
+from orbweb.errors import ConfigError, RunLost
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import RunState
 from orbweb.frontier.servers import Servers
@@ -206,7 +206,7 @@ def _make_monitor(
 ) -> BatchMonitor:
     admin = Admin(servers, settings["REDIS_KEY_PREFIX"], shards=settings["FRONTIER_SHARDS"])
     options = MonitorOptions(
-        job=spider.redis_key,
+        name=spider.batch_name,
         holder=uuid.uuid4().hex,
         schedule=parse_schedule_of(settings),
         lease_seconds=settings["SPIDER_TASK_LEASE"],
@@ -231,7 +231,10 @@ class StoredRuns:
         self._job = job
 
     async def state(self, number: int) -> RunState | None:
-        found = await self._admin.look(self._job, run_of(number))
+        try:
+            found = await self._admin.look(self._job, run_of(number))
+        except RunLost:  # it was reset in this moment
+            return None
         return found.status.state if found else None
 
     async def stop(self, number: int) -> None:
