@@ -22,9 +22,12 @@ RATE_SECONDS = 10.0
 class Fleet:
     """Looks at a run from outside, at most as often as it is asked."""
 
-    def __init__(self, settings: Settings, job: str) -> None:
+    def __init__(self, settings: Settings, job: str, run: str | None) -> None:
+        """`run` None is the latest one of the job, whichever that is at the time."""
         self._settings = settings
         self._job = job
+        self._run = run
+        self._epoch = ""
         self._started = time.monotonic()
         self._samples: deque[tuple[float, int]] = deque()
 
@@ -43,12 +46,15 @@ class Fleet:
         return self._snapshot(info, nodes)
 
     async def _ask(self, admin: Admin) -> tuple[RunInfo, list[NodeInfo]]:
-        info = await admin.find(self._job, self._settings["RUN_ID"])
+        info = await admin.find(self._job, self._run)
         return info, await admin.nodes(info)
 
     def _snapshot(self, info: RunInfo, nodes: list[NodeInfo]) -> Snapshot:
         counts, now = info.status, time.monotonic()
         pages = counts.reasons.get(Reason.DONE, 0)
+        if info.epoch != self._epoch:  # another run is the latest now
+            self._epoch = info.epoch
+            self._samples.clear()
         self._samples.append((now, pages))
         while now - self._samples[0][0] > RATE_SECONDS:
             self._samples.popleft()

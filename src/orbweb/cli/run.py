@@ -200,7 +200,8 @@ def _run_workers(plan: RunPlan, spider: Spider, changes: dict[str, str]) -> int:
     configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
     workers = Workers(_worker_command(plan, changes), plan.workers)
     live = _is_live(plan)
-    code = workers.run(Fleet(settings, spider.redis_key).look if live else None)
+    run = None if isinstance(spider, BatchSpider) else settings["RUN_ID"]
+    code = workers.run(Fleet(settings, spider.redis_key, run).look if live else None)
     summary = {**workers.summary(), "exit_code": code}
     tell_end(summary, live=live, wanted=settings["RUN_SUMMARY_ENABLE"])
     return code

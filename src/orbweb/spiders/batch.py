@@ -91,7 +91,7 @@ class BatchSpider(TaskSpider):
         self._work: BatchWork | None = None
         self._store = batch_store
 
-    def _refuse_start_requests(self) -> None:
+    def _refuse_misplaced_hooks(self) -> None:
         """Other hooks that have no place here too.
 
         feapder's `start_requests(task)` is fine where there is no `task_requests`.
@@ -111,7 +111,7 @@ class BatchSpider(TaskSpider):
         of_feapder = kind.task_requests is BatchSpider.task_requests
         if self.start_urls or (kind.start_requests is not BaseParser.start_requests
                                and not of_feapder):  # fmt: skip
-            super()._refuse_start_requests()
+            super()._refuse_misplaced_hooks()
 
     # -- what a spider overrides
 

@@ -67,10 +67,10 @@ class TaskSpider(Spider):
             item_handler=item_handler,
             pipelines=pipelines,
         )
-        self._refuse_start_requests()
+        self._refuse_misplaced_hooks()
         self.task_key = _key(self, task_key)
 
-    def _refuse_start_requests(self) -> None:
+    def _refuse_misplaced_hooks(self) -> None:
         if self.start_urls or type(self).start_requests is not BaseParser.start_requests:
             raise ConfigError(
                 f"{type(self).__name__} is a TaskSpider, which begins with tasks: what start_urls "
