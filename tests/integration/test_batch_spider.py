@@ -12,8 +12,9 @@ import pytest
 
 import orbweb as mw
 from orbweb.engine.report import RunReport
-from orbweb.errors import ConfigError
+from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.sources import DONE, FAILED, BatchState, MemoryBatchStore
+from orbweb.spiders import build_batch
 from orbweb.spiders.build import Start
 from orbweb.testing.site import SiteThread
 
@@ -107,6 +108,32 @@ def test_rows_that_the_store_does_not_know_are_crawled_and_those_that_are_done_a
     assert records.recent(1)[0].state is BatchState.DONE
 
 
+class Waking(MemoryBatchStore):
+    """A database that does not answer at first."""
+
+    asked = 0
+
+    def prepare(self, *, make: bool = True) -> bool:
+        self.asked += 1
+        if self.asked < 3:
+            raise StoreUnavailable("the database does not answer")
+        return True
+
+
+def test_a_node_that_starts_waits_for_a_database_that_starts_too(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    assert one_batch(Pages(batch_store=Waking(rows)), tmp_path).exit_code == 0
+
+
+def test_it_does_not_wait_for_ever(
+    tmp_path: Path, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_batch, "DATABASE_SECONDS", 0)
+    with pytest.raises(StoreUnavailable):
+        one_batch(Pages(batch_store=Waking(rows)), tmp_path)
+
+
 def test_without_a_batch_a_worker_says_so_and_exits_with_3(
     tmp_path: Path, rows: list[dict[str, Any]]
 ) -> None:
@@ -163,12 +190,14 @@ def test_a_spider_with_feapders_names_runs(tmp_path: Path, rows: list[dict[str, 
             yield mw.Request(url, task_id=id)
 
         def parse(self, request: Any, response: Any) -> Any:
-            yield self.update_task_batch(request.task_id, 1)
+            yield self.update_task_batch(request.task_id, 1 if request.task_id else -1)
+            with pytest.raises(ConfigError, match="not 2"):
+                self.update_task_state(request.task_id, 2)
 
     spider = Old(redis_key="old", task_table="t", task_keys=["id", "url"], batch_name="old pages",
                  batch_store=MemoryBatchStore(rows))  # fmt: skip
     assert one_batch(spider, tmp_path).pages == 10
-    assert states(rows) == {1: 10}
+    assert states(rows) == {1: 9, -1: 1}
 
 
 def test_async_hooks_and_callbacks_without_a_task_are_fine(

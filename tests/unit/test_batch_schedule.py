@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from orbweb.batch.schedule import Every, parse_schedule
 from orbweb.errors import ConfigError
+from orbweb.settings import load_settings
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HOUR = 3_600_000
@@ -87,3 +89,24 @@ def test_what_is_no_schedule_is_refused_with_what_would_be_right(wrong: str) -> 
 def test_a_wrong_time_zone_is_refused() -> None:
     with pytest.raises(ConfigError, match="Europe/Atlantis"):
         parse_schedule("0 0 * * *", "day", "Europe/Atlantis")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (1, "every day"),
+        (0.5, "every 12 hours"),
+        ("2", "every 2 days"),
+        ("0 4 * * *", "cron 0 4 * * *"),
+    ],
+)
+def test_settings_take_a_number_or_a_line(tmp_path: Path, given: object, words: str) -> None:
+    settings = load_settings(
+        spider_settings={"BATCH_INTERVAL": given}, directory=tmp_path, environ={}
+    )
+    assert str(parse_schedule(settings["BATCH_INTERVAL"], settings["BATCH_INTERVAL_UNIT"])) == words
+
+
+def test_a_schedule_that_is_neither_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="BATCH_INTERVAL = \\[1\\]"):
+        load_settings(spider_settings={"BATCH_INTERVAL": [1]}, directory=tmp_path, environ={})

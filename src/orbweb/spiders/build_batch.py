@@ -19,7 +19,7 @@ from orbweb.engine.options import RunBlocking
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import ExitCode, hold_signals
 from orbweb.engine.threads import CallbackThreads
-from orbweb.errors import ConfigError, RunLost
+from orbweb.errors import ConfigError, RunLost, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import RunState
 from orbweb.frontier.servers import Servers
@@ -28,10 +28,13 @@ from orbweb.settings import Settings
 from orbweb.settings.names import SYNONYMS
 from orbweb.sources.base import BatchRecord, BatchStore
 from orbweb.spiders.batch import BatchSpider
-from orbweb.spiders.batch_worker import BatchWorker, RunningMonitor
+from orbweb.spiders.batch_worker import LOOK_SECONDS, BatchWorker, RunningMonitor
 from orbweb.spiders.build import Start, crawl, loop_factory, open_servers, settings_of
 
 DATABASE_THREADS = 4
+
+DATABASE_SECONDS = 30
+"""How long a node that starts waits for a database that does not answer."""
 
 GO_ON = "start the spider again to go on with the batch"
 
@@ -137,9 +140,21 @@ async def _open_store(
     store = batch_store(spider, settings)
     if spider.batch_store is None:
         stack.callback(store.close)
-    await ask(store.prepare)
-    spider.use_store(store)
-    return store
+    deadline = asyncio.get_running_loop().time() + DATABASE_SECONDS
+    said = False
+    while True:
+        try:
+            await ask(store.prepare)
+        except StoreUnavailable as error:
+            if spider.stop_asked or asyncio.get_running_loop().time() >= deadline:
+                raise
+            if not said:
+                log.warning("%s; waiting for it for %d s", error, DATABASE_SECONDS)
+            said = True
+            await asyncio.sleep(LOOK_SECONDS)
+        else:
+            spider.use_store(store)
+            return store
 
 
 async def _crawl_batch(
