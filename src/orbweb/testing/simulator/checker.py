@@ -169,7 +169,9 @@ def _exits(record: Record) -> Iterator[Violation]:
             yield Violation("wrong_exit", f"{event.node} joined a run that nobody had finished")
         stopped = facts.code == 75 or facts.state == "stopped"
         if stopped and not _was_stopped(record, event):
-            yield Violation("wrong_exit", f"{event.node}: {facts.code}, nobody asked; {event.subject}")
+            yield Violation(
+                "wrong_exit", f"{event.node}: {facts.code}, nobody asked; {event.subject}"
+            )
     for event in record.of_kind("stop_took"):
         if event.detail > STOP_SECONDS * 1000:
             yield Violation("slow_stop", f"{event.node}: {event.detail} ms")
