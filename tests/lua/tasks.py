@@ -153,7 +153,7 @@ class TaskMachine(SpreadMachine):
 
     @rule(run=runs)
     def which_are_open(self, run: int) -> None:
-        found = self.twins.step(self.run(run), "open_tasks", **{})
+        found = self.twins.step(self.run(run), "open_tasks")
         if found is not RunLost and found:
             self.note("open tasks")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.lua.direct import DirectClient
 from tests.lua import mutants
+from tests.lua.direct import DirectClient
 from tests.lua.mutants import Mutant
 from tests.lua.task_mutants import TASK_MUTANTS
 from tests.lua.tasks import TaskMachine

@@ -126,7 +126,7 @@ class TaskSpider(Spider):
     # -- what users call
 
     @_OfClassOrSpider
-    def push_tasks(this: Any, *tasks: Any, task_key: str | None = None) -> int:  # noqa: N805
+    def push_tasks(this: Any, *tasks: Any, task_key: str | None = None) -> int:
         """Let tasks wait in the list; returns how many wait there now. For any process.
 
         Can be called on the class and on a spider, with the same result. Blocks. Raises

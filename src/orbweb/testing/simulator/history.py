@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from orbweb.testing.simulator.plan import Plan
 from orbweb.testing.simulator.site import SiteMap
 
-
 POISON = "poison"
 SILENT = frozenset({POISON, "connection", "timeout"})
 """A page that died for one of these never gave an answer that was taken."""
