@@ -84,6 +84,20 @@ def test_a_new_spider_runs_at_once(shell: Shell) -> None:
     assert len(rows) == shop.GOOD_PRODUCTS
 
 
+def test_a_new_task_spider_runs_at_once(shell: Shell) -> None:
+    shell("new", "shop", "--task")
+    shell.directory /= "shop"
+    tasks = "".join(
+        json.dumps({"id": number, "category": shop.category_of(number)}) + "\n"
+        for number in (1, 2, 3)
+    )
+    (shell.directory / "ids.jsonl").write_text(tasks)
+    shell("tasks", "push", "ShopSpider", "ids.jsonl")
+    shell("run", "shop.py", *shell.site, *FAST)
+    rows = (shell.directory / "items.jsonl").read_text().splitlines()
+    assert sorted(json.loads(row)["id"] for row in rows) == [1, 2, 3]
+
+
 def test_new_refuses_what_is_there_and_what_is_no_name(shell: Shell) -> None:
     shell("new", "shop")
     assert "is there already" in shell("new", "shop", code=2).stderr

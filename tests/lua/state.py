@@ -380,8 +380,12 @@ def _check_tasks(state: State, base: str) -> None:
     dead = {id for id in state.get(f"{base}:dead", ()) if "." in id}
     assert set(state.get(f"{base}:fallen", ())) == dead, "fallen: the dead letters of tasks"
     assert set(state.get(f"{base}:faults", ())) == {id.partition(".")[0] for id in dead}
+    left = {id.partition(".")[0] for id in pending}
+    living = state.get(f"{base}:tasks", ())
+    for task in left:
+        told = f"{task}@end" in state.get(f"{base}:body", ())
+        assert not told or task in living, f"{task} has something left, and its end is told"
     if "shards" in state[f"{base}:meta"]:
         return
-    left = {id.partition(".")[0] for id in pending}
-    for task in state.get(f"{base}:tasks", ()):
+    for task in living:
         assert task in left, f"{task} has nothing left, and has not ended"

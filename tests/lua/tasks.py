@@ -83,7 +83,9 @@ class TaskMachine(SpreadMachine):
         name=names,
         children=codes,
         ends=st.lists(st.sampled_from(["done", "done", "dead", "error"]), min_size=1, max_size=4),
-        retried=st.sampled_from(["", "", "retry", "drop"]),
+        retried=st.sampled_from(["", "retry", "retry", "drop"]),
+        how_many=st.integers(1, 2),
+        slow=st.booleans(),
     )
     def life(
         self,
@@ -93,26 +95,33 @@ class TaskMachine(SpreadMachine):
         children: list[int],
         ends: list[str],
         retried: str,
+        how_many: int,
+        slow: bool,
     ) -> None:
         """A task from its beginning to its end, and what an operator may do then."""
         run = self.run(run)
         self.twins.step(run, "add", [new_task(name)])
         for n in range(5):
             links = [of_task(f"{name}.", new_request(code)) for code in children] if n < 2 else []
-            self.finish(run, node, ends, links)
+            self.finish(run, node, ends, links, slow=slow)
         self.tell_ends(run)
         if retried and self.memory(run):
-            dead = [id for id in self.memory(run).dead if id.startswith(f"{name}.")][:2]
+            dead = [id for id in self.memory(run).dead if id.startswith(f"{name}.")][:how_many]
             self.twins.step(run, "redrive", dead, drop=retried == "drop")
             if dead:
                 self.note(f"task {retried}")
             self.finish(run, node, ["done"], [])
 
-    def finish(self, run: int, node: str, ends: list[str], links: list[NewRequest]) -> None:
+    def finish(
+        self, run: int, node: str, ends: list[str], links: list[NewRequest], *, slow: bool = False
+    ) -> None:
+        """Finish what a claim gives; `slow`: the ends of tasks stay in work."""
         self.seq[node] += 1
         self.twins.wall += 100
         answer = self.claim_as(run, node, self.seq[node], 9)
         for n, lease in enumerate(answer.leases if isinstance(answer, Claim) else ()):
+            if slow and lease.id.endswith("@end"):
+                continue
             end = ends[n % len(ends)]
             if end == "dead":
                 nack = Nack(*lease.held, fatal=True, reason="timeout", error="late")
@@ -127,6 +136,20 @@ class TaskMachine(SpreadMachine):
         if memory:
             for reason in ("task_done", "task_failed"):
                 self.counts[reason] += memory.reasons[reason]
+
+    @rule(run=runs, which=recent, number=st.integers(0, 9), dies=st.booleans())
+    def page_of_a_task_behind_a_redirect(
+        self, run: int, which: int, number: int, dies: bool
+    ) -> None:
+        """A redirect takes a page, to which a link of the same task leads."""
+        run = self.run(run)
+        for id, token in self.pick(run, [which]):
+            mark, host = 8_000 + number, f"h{number % 3}"
+            link = of_task(id, NewRequest(f"w{number}", host, 0, mark, b"behind"))
+            self.twins.step(run, "visit", id, token, mark, host)
+            self.twins.step(run, "add", [link])
+            nack = Nack(id, token, fatal=dies, counted=dies, reason="timeout")
+            self.twins.step(run, "nack", [nack])
 
     @rule(run=runs)
     def which_are_open(self, run: int) -> None:
@@ -148,7 +171,7 @@ class TaskMachine(SpreadMachine):
         others=distant,
         verdict=st.sampled_from([TaskVerdict.OVER] * 3 + list(TaskVerdict)),
         reason=st.sampled_from(["", "timeout"]),
-        late=st.sampled_from([False, False, True]),
+        late=st.sampled_from(["", "", "open", "ended"]),
     )
     def settle(
         self,
@@ -158,7 +181,7 @@ class TaskMachine(SpreadMachine):
         others: list[int],
         verdict: TaskVerdict,
         reason: str,
-        late: bool,
+        late: str,
     ) -> None:
         """A task whose requests go to other shards; nodes look at it, and say what they saw."""
         run = self.run(2)
@@ -172,7 +195,10 @@ class TaskMachine(SpreadMachine):
         tasks = self.twins.step(run, "idle_tasks", 3)
         looks = self.twins.step(run, "look_at_tasks", [*tasks, "t9"]) if tasks else []
         if late:
-            self.twins.step(run, "add", [of_task(f"{name}.", new_request(77))])
+            link = of_task(f"{name}.", new_request(len(self.rows) % 14 + 70))
+            self.twins.step(run, "add", [link._replace(fingerprint=None)])
+        if late == "ended":
+            self.finish(run, node, ["done"], [])
         settled = [
             SettledTask(task, look.moved, verdict, reason)
             for task, look in zip(tasks, looks, strict=False)

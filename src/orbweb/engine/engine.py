@@ -434,8 +434,10 @@ class Engine:
         status = await self._last_status()
         if self._seeder is not None and self._seeder.failed is not None:
             return self._reporter.unseeded(self._seeder.failed, status)
-        if done or (status is not None and self._rests(status)):
+        if done:
             return self._reporter.done(status)
+        if status is not None and self._rests(status):
+            return self._reporter.rested(self.shutdown.reason, status)
         return self._reporter.stopped(self.shutdown.reason, status)
 
     def _rests(self, status: Status) -> bool:

@@ -24,7 +24,6 @@ from orbweb.model.way import NO_WAY
 log = get_logger("orbweb.engine")
 
 
-
 @dataclass(frozen=True, slots=True)
 class LinkRules:
     """Which links are taken; 0 and empty mean no limit."""

@@ -177,6 +177,8 @@ class Poller(Source):
 
     def _note(self, error: Exception) -> None:
         self._failures += 1
-        log.error("the source of tasks raised (%d in a row)", self._failures, exc_info=own_trace(error))
+        log.error(
+            "the source of tasks raised (%d in a row)", self._failures, exc_info=own_trace(error)
+        )
         if self._failures >= TRIES and not self._stays:
             self.failed = error

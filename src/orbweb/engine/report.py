@@ -180,6 +180,12 @@ class Reporter:
         log.warning("stopped early (%s); %s", reason, again)
         return self._make("stopped", ExitCode.STOPPED, reason, status)
 
+    def rested(self, reason: str, status: Status) -> RunReport:
+        """The node was stopped when all tasks were done, and only their source was left."""
+        report = self._make("stopped", ExitCode.DONE, f"{reason}; no task was left", status)
+        log.info("stopped (%s) with no task left: %s", reason, _counted(report))
+        return report
+
     def joined_finished(self, status: Status) -> RunReport:
         """The run had been done before this node came."""
         report = self._make("joined_finished", ExitCode.NOTHING_DONE, "", status)

@@ -280,9 +280,7 @@ class Step:
         outputs = self._new_outputs(parent)
         if tools.errands is None:
             text = f"{tools.spider.name} is no TaskSpider, but its run has tasks"
-            self._settle(
-                Nack(*self.held, fatal=True, reason=Reason.UNKNOWN_CALLBACK, error=text)
-            )
+            self._settle(Nack(*self.held, fatal=True, reason=Reason.UNKNOWN_CALLBACK, error=text))
             return None
         tools.desk.fetched(self)
         try:

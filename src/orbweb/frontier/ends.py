@@ -33,9 +33,9 @@ def ending(
         return False
     if again is None:
         return True
-    return not any(each.pending or each.tasks for each in again) and [each.version for each in looked] == [
-        each.version for each in again
-    ]
+    return not any(each.pending or each.tasks for each in again) and [
+        each.version for each in looked
+    ] == [each.version for each in again]
 
 
 def is_over(looked: Sequence[TaskLook], again: Sequence[TaskLook]) -> bool:
@@ -43,9 +43,9 @@ def is_over(looked: Sequence[TaskLook], again: Sequence[TaskLook]) -> bool:
 
     What entered between the two looks at a shard has changed its `moved` there.
     """
-    return not any(each.open for each in (*looked, *again)) and [
-        each.moved for each in looked
-    ] == [each.moved for each in again]
+    return not any(each.open for each in (*looked, *again)) and [each.moved for each in looked] == [
+        each.moved for each in again
+    ]
 
 
 def first_fault(looked: Sequence[TaskLook]) -> str:

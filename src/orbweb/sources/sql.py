@@ -66,7 +66,7 @@ class SqlBatchStore:
         if not looked.has_table(batches.name, schema=batches.schema):
             return False
         there = {each["name"] for each in looked.get_columns(batches.name, schema=batches.schema)}
-        if missing := [name for name in batches.columns.keys() if name not in there]:
+        if missing := sorted(set(batches.columns.keys()) - there):
             raise ConfigError(
                 f"the table {self._record_table} holds no records of Orbweb's batches (it has no "
                 f"column {missing[0]!r}): let BATCH_RECORD_TABLE name another one, which is made"

@@ -221,7 +221,7 @@ async def _open_shared(
     for warning in await _warnings(servers):
         log.warning("%s", warning)
     frontier = _shared_frontier(settings, servers, job)
-    _say_scope(settings)
+    _say_scope(spider, settings)
 
     shared = _dedup_scope(settings) == "spider"
     items = ValkeyItemBook(servers.of_shard(0), prefix, job, run, shared=shared)
@@ -392,9 +392,11 @@ def _reviver(embedded: EmbeddedStore, stack: AsyncExitStack) -> Callable[[], Awa
     return revive
 
 
-def _say_scope(settings: Settings) -> None:
+def _say_scope(spider: Spider, settings: Settings) -> None:
     """Say whether pages of earlier runs count as seen: it decides what this run crawls."""
-    if _dedup_scope(settings) == "run":
+    if isinstance(spider, TaskSpider) and not settings["TASK_DEDUP"]:
+        log.info("TASK_DEDUP is off: each task crawls its pages anew")
+    elif _dedup_scope(settings) == "run":
         log.info("DEDUP_SCOPE is run: this run crawls every page anew")
     else:
         log.info(

@@ -31,15 +31,22 @@ async def task_list(
         embedded = EmbeddedStore(directory or Path.cwd())
         url = await asyncio.to_thread(embedded.__enter__)
     try:
-        prefix = settings["REDIS_KEY_PREFIX"]
-        servers = await reach(url, prefix, settings["STORE_TIMEOUT"])
-        try:
-            yield ValkeyTaskList(servers.of_shard(0), prefix, key)
-        finally:
-            await servers.aclose()
+        async with list_at(url, settings, key) as tasks:
+            yield tasks
     finally:
         if embedded is not None:
             await asyncio.to_thread(embedded.release)
+
+
+@asynccontextmanager
+async def list_at(url: str, settings: Settings, key: str) -> AsyncIterator[ValkeyTaskList]:
+    """The list of that key in the store at a URL."""
+    prefix = settings["REDIS_KEY_PREFIX"]
+    servers = await reach(url, prefix, settings["STORE_TIMEOUT"])
+    try:
+        yield ValkeyTaskList(servers.of_shard(0), prefix, key)
+    finally:
+        await servers.aclose()
 
 
 def push_now(spider: Any, key: str, values: Sequence[Any]) -> int:

@@ -135,7 +135,7 @@ def _no_early_exit(record: Record) -> Iterator[Violation]:
     expected, silent = _expected(record), _silent(record)
     most = record.plan.config.max_retries
     for index, event in enumerate(record.events):
-        if event.kind != "exit" or event.detail.code != 0:
+        if event.kind != "exit" or event.detail.code != 0 or event.detail.state == "stopped":
             continue
         facts: Exit = event.detail
         if facts.pending:
@@ -167,8 +167,11 @@ def _exits(record: Record) -> Iterator[Violation]:
             yield Violation("wrong_exit", f"{event.node}: 3, {event.subject}")
         if facts.state == "joined_finished" and not _was_done(record, event):
             yield Violation("wrong_exit", f"{event.node} joined a run that nobody had finished")
-        if facts.code == 75 and not _was_stopped(record, event):
-            yield Violation("wrong_exit", f"{event.node}: 75, nobody asked; {event.subject}")
+        stopped = facts.code == 75 or facts.state == "stopped"
+        if stopped and not _was_stopped(record, event):
+            yield Violation(
+                "wrong_exit", f"{event.node}: {facts.code}, nobody asked; {event.subject}"
+            )
     for event in record.of_kind("stop_took"):
         if event.detail > STOP_SECONDS * 1000:
             yield Violation("slow_stop", f"{event.node}: {event.detail} ms")

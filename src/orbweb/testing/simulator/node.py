@@ -13,7 +13,7 @@ from orbweb.download.base import DownloadError, Gate
 from orbweb.download.chain import Chain
 from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import EngineOptions, TaskOptions, World
-from orbweb.frontier.base import HOLD_ID, Frontier, Held
+from orbweb.frontier.base import HOLD_ID, SEED_ID, Frontier, Held
 from orbweb.model import codec
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
@@ -97,14 +97,17 @@ class Node:
 
     async def _main(self) -> None:
         report = await self.engine.run()
+        # A node that comes at the end has the source of tasks asked once more.
+        idle = {HOLD_ID, SEED_ID} if self.simulation.plan.tasks else {HOLD_ID}
         facts = Exit(
             report.exit_code,
             report.state,
-            len(self.simulation.server.pending() - {HOLD_ID}),
+            len(self.simulation.server.pending() - idle),
             self.joined_done,
         )
         self.simulation.log("exit", self.name, report.why, facts)
-        self.simulation.on_exit(self, report.exit_code)
+        stopped = report.state == "stopped"
+        self.simulation.on_exit(self, report.exit_code, stopped=stopped)
 
     @asynccontextmanager
     async def _connect(self, epoch: str) -> AsyncIterator[Frontier]:

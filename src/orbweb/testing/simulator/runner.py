@@ -19,12 +19,13 @@ from orbweb.testing.simulator.history import Record
 from orbweb.testing.simulator.mutants import MUTANTS, NO_MUTANT, Mutant
 from orbweb.testing.simulator.plan import Weather
 from orbweb.testing.simulator.shard_mutants import SHARD_MUTANTS
+from orbweb.testing.simulator.task_mutants import TASK_MUTANTS
 from orbweb.testing.simulator.world import prepared, simulate
 
 CHUNK = 50
 """Seeds of one task of a worker process; garbage is collected between tasks."""
 
-ALL_MUTANTS = {**MUTANTS, **SHARD_MUTANTS}
+ALL_MUTANTS = {**MUTANTS, **SHARD_MUTANTS, **TASK_MUTANTS}
 """All mutants of the design by name."""
 
 FACTS = ("crash", "pause", "wedge", "partition", "terminate", "outage", "rollback")

@@ -144,13 +144,13 @@ class Simulation:
         self.nodes.pop(node.slot, None)
         self._graveyard.append(node)
 
-    def on_exit(self, node: Node, code: int) -> None:
+    def on_exit(self, node: Node, code: int, *, stopped: bool) -> None:
         """A process has ended by itself: the last time, unless it was told to stop."""
         if node.stop_asked_ms is not None and node.disturbed_ms < node.stop_asked_ms:
             self.log("stop_took", node.name, detail=self.timeline.now_ms - node.stop_asked_ms)
         self._bury(node)
         ended = code == 75 and self._operator_ended and node.stop_asked_ms is None
-        if code in NODE_EXITS or ended:
+        if (code in NODE_EXITS and not stopped) or ended:
             self._finished.add(node.slot)
         else:
             self._reboot_later(node.slot)
