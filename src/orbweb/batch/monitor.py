@@ -92,6 +92,8 @@ class BatchMonitor:
         self._stopped = asyncio.Event()
         self._first_due_ms: int | None = None
         self._report_at = 0.0
+        self._count_at = 0.0
+        self._run: tuple[int, RunState | None] = 0, None
         self._forecast: tuple[int, Forecast] | None = None
         self._said: set[tuple[int, str]] = set()
         self._seen = 0
@@ -194,8 +196,12 @@ class BatchMonitor:
             return 0.0
         state = await self._runs.state(batch.number)
         report = self._time() >= self._report_at
-        worth_counting = state is RunState.DONE or (state is None and report)
-        if (worth_counting and await self._is_over(batch)) or await self._give_up(batch):
+        if (batch.number, state) != self._run:
+            self._run, self._count_at = (batch.number, state), 0.0
+        rests = state is not RunState.RUNNING and self._time() >= self._count_at
+        if rests and await self._is_over(batch):
+            return 0.0
+        if await self._give_up(batch):
             return 0.0
         if report:
             await self._report(batch)
@@ -218,7 +224,8 @@ class BatchMonitor:
         )  # fmt: skip
 
     async def _is_over(self, batch: BatchRecord) -> bool:
-        """End the batch if every row has come to an end."""
+        """End the batch if every row has come to an end. Rows that are left wait for a worker."""
+        self._count_at = self._time() + self._options.report_seconds
         counts = await self._ask(self._tasks.count, batch.number)
         if not counts.finished:
             return False
