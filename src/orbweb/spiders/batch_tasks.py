@@ -12,6 +12,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
+from functools import lru_cache
 from typing import Any
 
 from orbweb.batch.work import BatchWork
@@ -79,7 +80,8 @@ class BatchTasks:
         callback: Any = output.callback or self._spider.parse
         if isinstance(callback, str):
             callback = getattr(self._spider, callback, None)
-        if callable(callback) and _takes(callback, "task"):
+        function = getattr(callback, "__func__", callback)
+        if callable(function) and _takes(function, "task"):
             output.cb_kwargs = {**output.cb_kwargs, "task": task}
 
 
@@ -105,6 +107,7 @@ def _called(hook: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     return result if _is_async(result) else list(as_outputs(result))
 
 
+@lru_cache(maxsize=256)
 def _takes(function: Callable[..., Any], name: str) -> bool:
     """Whether a function can be given that keyword argument."""
     parameters = inspect.signature(function).parameters
