@@ -133,7 +133,6 @@ class Recorder:
         self.step("nack", [Nack(*one, fatal=True, reason="dns") for one in held])
         self.step("stop")
 
-
     def play_tasks(self) -> None:
         """The life of two tasks: one is given up, retried and told again."""
         self.step("open", CONFIG)
