@@ -271,19 +271,19 @@ MUTANTS = (
     Mutant(
         "an error of the filter drops what it must not drop",
         "seen",
-        "  if is_sure(member) then return call('SISMEMBER', seen_base .. ':sure', mark) == 1 end\n",
+        "  if sure then return call('SISMEMBER', seen_base .. ':sure', mark) == 1 end\n",
         "",
     ),
     Mutant(
         "what no error may drop is not kept apart",
         "seen",
-        "  if is_sure(member) then call('SADD', seen_base .. ':sure', mark) end\n",
+        "  if sure then call('SADD', seen_base .. ':sure', mark) end\n",
     ),
     Mutant(
         "a forgotten host is seen",
         "seen",
-        "return times and after_forgetting(mark, times) or mark",
-        "return mark",
+        "  if times then mark = after_forgetting(mark, times) end\n",
+        "",
     ),
     Mutant(
         "a host that is forgotten twice is seen",
