@@ -297,8 +297,8 @@ MUTANTS = (
     Mutant(
         "compact looks in one bucket",
         "seen_compact",
-        "low % part.size",
-        "0 * low",
+        "memo_low % part.size",
+        "0 * memo_low",
     ),
     Mutant(
         "compact does not grow",
