@@ -520,6 +520,12 @@ MUTANTS = (
     Mutant("the throttle does not settle", "report", "if host_now < settle then return end", ""),
     Mutant("blocked hosts return together", "hold_off", " + jitter(ARGV[i], math.floor(ms / 2))"),
     Mutant(
+        "a host with many slots goes first",
+        "claim",
+        "if one[3] ~= other[3] then return one[3] < other[3] end",
+        "if one[3] ~= other[3] then return one[3] > other[3] end",
+    ),
+    Mutant(
         "a paused run goes on",
         "claim",
         "if paused == 0 then take_from_ready_hosts() end",
