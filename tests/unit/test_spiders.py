@@ -146,6 +146,12 @@ def test_a_spider_can_stop_itself() -> None:
     assert 1 <= report.counts["request_ok"] < 10
 
 
+def test_the_pipeline_that_was_meant_is_named() -> None:
+    path = "orbweb.pipelines.jsonl.JsonLinePipeline"
+    with pytest.raises(ConfigError, match=r"did you mean JsonLinesPipeline\?$"):
+        load_pipelines(Numbers(pipelines=[path]), settings_of(Numbers()))
+
+
 def test_start_urls_that_are_wrong_are_left_out() -> None:
     class Listed(mw.AirSpider):
         start_urls = ("nonsense", None, "mailto:x@site.test")
