@@ -49,8 +49,8 @@ class KnownErrors:
 
     def is_new(self, error: BaseException) -> bool:
         """True the first time."""
-        frames = traceback.extract_tb(error.__traceback__)
-        frames = [frame for frame in frames if not _is_ours(frame.filename)] or frames
+        whole = traceback.extract_tb(error.__traceback__)
+        frames = [frame for frame in whole if not _is_ours(frame.filename)] or whole
         place = (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
         if (key := (type(error), *place)) in self._known:
             return False
