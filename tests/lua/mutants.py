@@ -271,19 +271,19 @@ MUTANTS = (
     Mutant(
         "an error of the filter drops what it must not drop",
         "seen",
-        "  if is_sure(member) then return call('SISMEMBER', seen_base .. ':sure', mark) == 1 end\n",
+        "  if sure then return call('SISMEMBER', seen_base .. ':sure', mark) == 1 end\n",
         "",
     ),
     Mutant(
         "what no error may drop is not kept apart",
         "seen",
-        "  if is_sure(member) then call('SADD', seen_base .. ':sure', mark) end\n",
+        "  if sure then call('SADD', seen_base .. ':sure', mark) end\n",
     ),
     Mutant(
         "a forgotten host is seen",
         "seen",
-        "return times and after_forgetting(mark, times) or mark",
-        "return mark",
+        "  if times then mark = after_forgetting(mark, times) end\n",
+        "",
     ),
     Mutant(
         "a host that is forgotten twice is seen",
@@ -297,8 +297,8 @@ MUTANTS = (
     Mutant(
         "compact looks in one bucket",
         "seen_compact",
-        "low % part.size",
-        "0 * low",
+        "memo_low % part.size",
+        "0 * memo_low",
     ),
     Mutant(
         "compact does not grow",
@@ -323,8 +323,8 @@ MUTANTS = (
     Mutant(
         "forgotten parts stay",
         "seen_forget",
-        "      call('SADD', GARBAGE, part.key .. ' ' .. int(seen_keys(kind, part.size)) .. ' ' .. "
-        "kind)\n",
+        "      call('SADD', SHARD .. ':garbage', part.key .. ' ' .. int(seen_keys(kind, part.size)) "
+        ".. ' ' .. kind)\n",
     ),
     Mutant(
         "bloom has one layer", "seen_bloom", "if number == part.layer + 1 then", "if false then"
@@ -382,7 +382,12 @@ MUTANTS = (
         "return 0",
     ),
     Mutant("one shard of several ends the run", "shard", "if shards == 1 and state", "if state"),
-    Mutant("what is sent again goes to the end", "push", "OUTBOX, 'NX', seq", "OUTBOX, seq"),
+    Mutant(
+        "what is sent again goes to the end",
+        "push",
+        "if not call('ZSCORE', OUTBOX, row) then",
+        "if true then",
+    ),
     Mutant(
         "what is sent away does not change the version",
         "push",
@@ -409,8 +414,8 @@ MUTANTS = (
     Mutant(
         "a run is closed with work in its outbox",
         "close",
-        "call('HLEN', BODY) + away() == 0",
-        "call('HLEN', BODY) == 0",
+        "call('HLEN', BODY) + away() + call",
+        "call('HLEN', BODY) + call",
     ),
     Mutant("a closed run is not reopened", "reopen", "reopen()\n"),
     Mutant(
@@ -519,6 +524,12 @@ MUTANTS = (
     ),
     Mutant("the throttle does not settle", "report", "if host_now < settle then return end", ""),
     Mutant("blocked hosts return together", "hold_off", " + jitter(ARGV[i], math.floor(ms / 2))"),
+    Mutant(
+        "a host with many slots goes first",
+        "claim",
+        "if one[3] ~= other[3] then return one[3] < other[3] end",
+        "if one[3] ~= other[3] then return one[3] > other[3] end",
+    ),
     Mutant(
         "a paused run goes on",
         "claim",

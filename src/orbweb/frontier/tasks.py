@@ -127,8 +127,8 @@ def _check(value: Any, where: str) -> None:
             _check(each, f"{where}[{name!r}]")
         return
     raise UnserialisableError(
-        f"{where} is a {type(value).__name__} ({str(value)[:80]!r}); a task is a JSON value: a dict, "
-        "list, str, int, float, bool or None, so right would be its text or its number"
+        f"{where} is a {type(value).__name__} ({str(value)[:80]!r}); a task is a JSON value: a "
+        "dict, list, str, int, float, bool or None, so right would be its text or its number"
     )
 
 

@@ -263,6 +263,15 @@ class TaskContract:
         assert await node.frontier.ack([done(lease) for lease in leases]) == [True] * 30
         assert len(await take_all(node)) == 30
 
+    async def test_tasks_and_pages_both_get_on(self, store: Store) -> None:
+        node = await working(store, *range(20))
+        await node.push(*(page(f"p{n}", f"h{n}") for n in range(20)))
+        leases = await node.take(10)
+        if len(leases) < 10:  # of several shards the first may have had fewer
+            leases += await node.take(10 - len(leases))
+        tasks = sum(lease.host == TASKS_HOST for lease in leases)
+        assert 0 < tasks < len(leases) == 10
+
     async def test_requests_of_no_task_end_no_task(self, store: Store) -> None:
         node, _ = await opened(store, **TOLD)
         await node.push(page("plain"))

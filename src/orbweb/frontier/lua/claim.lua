@@ -134,8 +134,8 @@ local function lease_from(host, limit, at)
 end
 
 -- Tasks ask nobody for anything, so there is nothing to be polite about.
-local function take_errands()
-  local popped = call('ZPOPMIN', QUEUE .. TASKS_HOST, want - #out / WORDS)
+local function take_errands(most_errands)
+  local popped = call('ZPOPMIN', QUEUE .. TASKS_HOST, math.min(want - #out / WORDS, most_errands))
   for i = 1, #popped, 2 do
     local body = call('HGET', BODY, popped[i])
     if body then
@@ -198,22 +198,34 @@ local function wanted()
   return want - #out / WORDS > 0
 end
 
+-- So many hosts that are due, with the time since when. Who holds the fewest slots comes first: else a
+-- slow host, which keeps each slot for long, would in the end have all of a node's.
+local function due_hosts(first, how_many)
+  local v = call('ZRANGEBYSCORE', READY, '-inf', host_now + LOOK_AHEAD_MS, 'WITHSCORES', 'LIMIT', first, how_many)
+  local due = {}
+  for i = 1, #v, 2 do due[#due + 1] = {v[i], tonumber(v[i + 1]), call('ZCARD', SLOTS .. v[i]), i} end
+  table.sort(due, function(one, other)
+    if one[3] ~= other[3] then return one[3] < other[3] end
+    return one[4] < other[4]
+  end)
+  return due
+end
+
 -- The hosts that are due: first those of the node, then others that nobody has come for, and at last
 -- those whose queues are so long that they would keep all others waiting.
 local function take_from_ready_hosts()
   local MOST_SCANNED = 256
   local step = want + 20
   local most_scanned = #nodes > 1 and math.min(MOST_SCANNED, step * #nodes) or step
-  local foreign, crowded = {}, {}
+  local foreign, crowded, has_errands = {}, {}, false
   for first = 0, most_scanned - 1, step do
-    local due = call('ZRANGEBYSCORE', READY, '-inf', host_now + LOOK_AHEAD_MS, 'WITHSCORES', 'LIMIT', first,
-      math.min(step, most_scanned - first))
-    for i = 1, #due, 2 do
+    local due = due_hosts(first, math.min(step, most_scanned - first))
+    for _, each in ipairs(due) do
       if not wanted() then return end
-      local host, since = due[i], tonumber(due[i + 1])
-      local own = is_own(host)
+      local host, since, own = each[1], each[2], is_own(each[1])
       if host == TASKS_HOST then
-        take_errands()
+        has_errands = true
+        take_errands(math.ceil(want / 2)) -- tasks and pages both get on
       elseif backlog_limit > 0 and call('ZCARD', QUEUE .. host) > backlog_limit then
         crowded[#crowded + 1] = {host, own, since}
       elseif own or behind then
@@ -222,7 +234,7 @@ local function take_from_ready_hosts()
         foreign[#foreign + 1] = {host, own, since}
       end
     end
-    if #due < 2 * step then break end
+    if #due < step then break end
   end
   for _, later in ipairs({foreign, crowded}) do
     for _, each in ipairs(later) do
@@ -230,6 +242,7 @@ local function take_from_ready_hosts()
       take_from(unpack(each))
     end
   end
+  if has_errands and wanted() then take_errands(want) end
 end
 
 local function note_claim()

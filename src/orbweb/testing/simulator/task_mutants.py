@@ -169,6 +169,7 @@ TASK_MUTANTS: dict[str, Mutant] = {
                change=_slow_network),
         Mutant("one_look", by=("early_task",), sharded=_LooksOnce, shards=4, seeds=1000,
                patches=((sharded_module, "is_over", _one_look),), change=_slow_network),
-        Mutant("ends_before_it_tells", by=("lost_task",), server=_EndsWithTasks, shards=4),
+        Mutant("ends_before_it_tells", by=("early_exit", "lost_task"), shards=4,
+               server=_EndsWithTasks),
     )
 }  # fmt: skip
