@@ -63,16 +63,19 @@ class ItemDesk:
         """The records without those that are stored already, or come twice in this page.
 
         The others are the `owner`'s to store, until `release`. Who comes with the same item
-        meanwhile waits: whether it is stored is not known before.
+        meanwhile waits: whether it is stored is not known before. Only who has nothing of its own
+        to store does, so that two long pages never wait for each other: of an item that comes in
+        the later parts of both, both are stored.
         """
         names = [_filter_name(record) if self._filters else None for record in records]
         asked = list(dict.fromkeys(name for name in names if name is not None))
         if not asked:
             return list(records)
-        while foreign := [name for name in asked if self._owners.get(name, owner) is not owner]:
-            await self._released[self._owners[foreign[0]]].wait()
-        self._owners.update(dict.fromkeys(asked, owner))
-        self._claims.setdefault(owner, []).extend(asked)
+        while owner not in self._claims and (other := self._other_owner(asked, owner)):
+            await self._released[other].wait()
+        free = [name for name in asked if name not in self._owners]
+        self._owners.update(dict.fromkeys(free, owner))
+        self._claims.setdefault(owner, []).extend(free)
         self._released.setdefault(owner, asyncio.Event())
         flags = await self._book.known(asked)
         sent = self._sent.setdefault(owner, set())
@@ -85,6 +88,11 @@ class ItemDesk:
                 known.add(name)
         sent.update(asked)
         return kept
+
+    def _other_owner(self, names: Sequence[bytes], owner: object) -> object | None:
+        """Somebody else who is storing one of these items."""
+        owners = (self._owners.get(name, owner) for name in names)
+        return next((one for one in owners if one is not owner), None)
 
     def release(self, owner: object) -> None:
         """What the owner was to store is stored and remembered, or will never be."""

@@ -44,7 +44,10 @@ def pack(value: Any, field: str, depth: int = 0) -> Any:
         raise UnserialisableError(f"{field}: nested deeper than {MAX_DEPTH}, or holds itself")
     packer = _PACKERS.get(kind)
     if packer is not None:
-        return packer(value, field, depth + 1)
+        try:
+            return packer(value, field, depth + 1)
+        except UnicodeEncodeError as error:  # of text in what is tagged, which is encoded at once
+            raise UnserialisableError(f"{field}: text with half a surrogate pair") from error
     if isinstance(value, str) and not isinstance(value, Enum):
         return str.__str__(value)
     raise UnserialisableError(
