@@ -40,6 +40,11 @@ def mask_secrets(text: str) -> str:
     return text
 
 
+def writable(text: str) -> str:
+    """The text with halves of surrogate pairs as `\\ud800`: pages have them, UTF-8 has not."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 class LineFormatter(logging.Formatter):
     """`2026-11-30 22:31:07 [orbweb.engine] INFO: text`, local time, secrets masked."""
 
@@ -131,6 +136,6 @@ def _masked(value: Any) -> Any:
 def _file_handler(path: Path) -> logging.Handler:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return logging.FileHandler(path, encoding="utf-8")
+        return logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise ConfigError(f"the log file {path} cannot be opened: {error}") from error

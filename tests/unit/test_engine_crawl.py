@@ -218,6 +218,21 @@ def test_an_unknown_callback_becomes_a_dead_letter_without_a_fetch() -> None:
     assert "parse_detial" in error
 
 
+def test_broken_text_in_an_error_is_kept_in_a_form_that_can_be_written() -> None:
+    class Odd(Crawler):
+        def parse(self, request: Any, response: Any) -> Any:
+            if request.url.endswith("/a"):
+                raise ValueError("price \ud800")
+            yield Request(f"{SITE}/c", meta={"price": "\ud800"})
+
+    town = Town({f"{SITE}/{name}": links() for name in "ab"}, config=RunConfig(max_retries=0))
+    town.run(town.node(Odd("/a", "/b")))
+    errors = {url: error for url, (_, error, _) in letters(town).items()}
+    assert errors[f"{SITE}/a"] == r"ValueError: price \ud800"
+    assert "half a surrogate pair" in errors[f"{SITE}/b"]
+    assert "".join(errors.values()).encode()
+
+
 def test_an_output_that_is_nothing_known_is_named() -> None:
     class Odd(Crawler):
         def parse(self, request: Any, response: Any) -> Any:

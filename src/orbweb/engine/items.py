@@ -10,6 +10,7 @@ from hashlib import blake2b
 from orbweb.errors import ItemError, UnserialisableError
 from orbweb.frontier.items import FailedItem, ItemBook, Mark
 from orbweb.kafka.envelope import Envelope, encode
+from orbweb.log import writable
 from orbweb.model.item import KEY_FIELD, ItemRecord, Origin
 from orbweb.model.values import pack, to_bytes
 from orbweb.monitor import quality
@@ -176,7 +177,7 @@ def _failed(rejected: Rejected, origin: Origin, url: str, at_ms: int) -> FailedI
         key=record.key,
         table=record.table,
         pipeline=rejected.pipeline,
-        error=str(rejected.error)[:LONGEST_ERROR],
+        error=writable(str(rejected.error))[:LONGEST_ERROR],
         at_ms=at_ms,
         url=url,
         request_id=origin.request_id,

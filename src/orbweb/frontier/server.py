@@ -93,7 +93,11 @@ class Wire:
 
     def pack_command(self, *words: Any) -> list[bytes]:
         name, *rest = words
-        return [pack_command((*str(name).split(), *rest))]
+        command = (*str(name).split(), *rest)
+        try:
+            return [pack_command(command)]
+        except UnicodeEncodeError:  # half a surrogate pair, as in a word of the command line
+            return [pack_command(tuple(map(_whole, command)))]
 
     async def send_packed_command(
         self, command: bytes | Iterable[bytes], check_health: bool = True
@@ -110,6 +114,10 @@ class Wire:
         except BaseException:  # half a command may be on its way
             await self.disconnect(nowait=True)
             raise
+
+
+def _whole(word: Any) -> Any:
+    return word.encode(errors="backslashreplace") if isinstance(word, str) else word
 
 
 def refuses_us(error: BaseException | None) -> bool:
