@@ -226,7 +226,7 @@ def test_broken_text_in_an_error_is_kept_in_a_form_that_can_be_written() -> None
             yield Request(f"{SITE}/c", meta={"price": "\ud800"})
 
     town = Town({f"{SITE}/{name}": links() for name in "ab"}, config=RunConfig(max_retries=0))
-    town.run(town.node(Odd("/a", "/b")))
+    town.run(town.node(Odd("a", "b")))
     errors = {url: error for url, (_, error, _) in letters(town).items()}
     assert errors[f"{SITE}/a"] == r"ValueError: price \ud800"
     assert "half a surrogate pair" in errors[f"{SITE}/b"]
