@@ -338,3 +338,10 @@ def test_passwords_are_not_shown() -> None:
     with pytest.raises(ConfigError) as wrong:
         SqlPipeline("nosuch://user:secret@host/db")
     assert "secret" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("url", ["u:secret@h", "mysql://u:a@secret@h/db", "nosuch://u:se/secret@h"])
+def test_a_password_is_not_shown_where_the_address_is_wrong(url: str) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        SqlPipeline(url)
+    assert "secret" not in str(wrong.value)

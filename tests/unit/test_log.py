@@ -108,6 +108,8 @@ def test_secrets_do_not_reach_the_log(tmp_path: Path, as_json: bool) -> None:
     [
         "redis://:s3/cr#e@t@db:6379/0",
         "rediss://user:s3/cr@db/0",
+        "postgresql://user:s3/cr@db/0",
+        "mongodb://user:s3?cr@db/0",
         "unix:///run/redis.sock?db=0&password=s3cr",
         "https://example.com/?a=b&password=s3cr#x",
     ],

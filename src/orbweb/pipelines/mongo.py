@@ -16,7 +16,7 @@ from pymongo import AsyncMongoClient, InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError, ConfigurationError, PyMongoError
 
 from orbweb.errors import ConfigError, ItemError, PipelineError
-from orbweb.log import mask_secrets
+from orbweb.log import mask_address, mask_secrets
 from orbweb.model.item import KEY_FIELD, ItemRecord
 from orbweb.pipelines.base import Page, PagePipeline, Refusal
 from orbweb.pipelines.keys import version_key
@@ -48,9 +48,9 @@ class MongoPipeline(PagePipeline):
         try:
             self._client = client or AsyncMongoClient(uri, serverSelectionTimeoutMS=5000)
         except (ConfigurationError, ValueError) as error:
-            raise ConfigError(f"MONGO_URI {mask_secrets(uri)!r}: {error}") from error
+            raise ConfigError(f"MONGO_URI {mask_address(uri)!r}: {error}") from error
         self._db = self._client[db]
-        self._name = f"{mask_secrets(uri)} {db}"
+        self._name = f"{mask_address(uri)} {db}"
         self._tables: dict[str, None] = {}
 
     @classmethod
