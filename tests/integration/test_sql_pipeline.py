@@ -225,7 +225,11 @@ AWARE = datetime(2026, 12, 1, 3, 4, tzinfo=timezone(timedelta(hours=5)))
 @pytest.mark.parametrize(
     ("first", "taken", "refused"),
     [
-        (1, [Decimal(2), 3.0], [Decimal("1.5"), Decimal("NaN"), float("inf"), 2.5]),
+        (
+            1,
+            [Decimal(2), 3.0],
+            [Decimal("1.5"), Decimal("NaN"), float("inf"), 2.5, Decimal("1E+999999999")],
+        ),
         (Decimal("1.5"), [Decimal("2.50"), 3], [Decimal("0.12345678901")]),
         (b"x", [b"\0\xff"], ["text", 5, 2.5]),
         ("text", [b"bytes", 5, AWARE], [b"\xff"]),

@@ -39,7 +39,7 @@ def pack(value: Any, field: str, depth: int = 0) -> Any:
     if kind in _SELF_EVIDENT:
         return value
     if kind is int:
-        return value if value in _INT_RANGE else _tag(_INT, str(value))
+        return value if value in _INT_RANGE else _tag(_INT, _digits(value, field))
     if depth > MAX_DEPTH:
         raise UnserialisableError(f"{field}: nested deeper than {MAX_DEPTH}, or holds itself")
     packer = _PACKERS.get(kind)
@@ -87,6 +87,13 @@ _decode_any = msgspec.msgpack.Decoder(ext_hook=unpack_tagged).decode
 
 def _tag(code: int, packed: Any) -> msgspec.msgpack.Ext:
     return msgspec.msgpack.Ext(code, _encode(packed))
+
+
+def _digits(value: int, field: str) -> str:
+    try:
+        return str(value)
+    except ValueError as error:  # Python refuses to write, and to read, very long ones
+        raise UnserialisableError(f"{field}: a whole number with too many digits") from error
 
 
 def _is_plain(value: Any) -> bool:

@@ -56,7 +56,7 @@ def _fit_number(value: float | Decimal, column: sa.Column[Any], dialect: str) ->
     if isinstance(kind, sa.String):
         return str(value)
     if isinstance(kind, sa.Integer):
-        if not math.isfinite(value) or value != int(value):
+        if not math.isfinite(value) or _is_huge(value) or value != int(value):
             raise ItemError(f"column {column.name!r} takes whole numbers, not {_shown(value)}")
         return int(value)
     if isinstance(value, float) or not value.is_finite() or isinstance(kind, sa.Float):
@@ -72,6 +72,11 @@ def _fit_number(value: float | Decimal, column: sa.Column[Any], dialect: str) ->
             f"column {column.name!r} keeps {scale} digits after the point, not {_shown(value)}"
         )
     return value
+
+
+def _is_huge(value: float | Decimal) -> bool:
+    """Of 1E+999999999 Python would make a number with as many digits."""
+    return isinstance(value, Decimal) and value.adjusted() > 40
 
 
 def _digits_after_point(value: Decimal) -> int:
