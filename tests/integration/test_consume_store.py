@@ -266,3 +266,12 @@ def test_a_table_of_ours_that_vanishes_is_made_again(
     database.execute(f"DROP TABLE {table}")
     assert one.consume(items("b", start=1)).new == 1
     assert skus(database) == ["a", "b"]
+
+
+def test_dead_letters_of_one_kind_are_told_once(
+    bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    counts = bench().consume([*items("a", "b", "c", nosuch=1), *items("d", other=1, start=3)])
+    assert counts == Counts(dead=4)
+    told = [each for each in caplog.messages if each.startswith("dead_letter")]
+    assert len(told) == 2

@@ -11,6 +11,7 @@ from orbweb.engine.shutdown import ExitCode
 from orbweb.engine.stats import Stats
 from orbweb.errors import ConfigError
 from orbweb.frontier.base import RunState, Status
+from orbweb.model.reasons import Reason
 
 
 def reporter(identity: Mapping[str, str]) -> Reporter:
@@ -58,3 +59,10 @@ def test_a_mistake_in_the_settings_is_told_in_one_line(caplog: pytest.LogCapture
     assert report.why == "DEDUP_FILTER is bloom, but the run has exact"
     assert caplog.messages == [report.why]
     assert caplog.records[0].exc_info is None
+
+
+def test_seeds_that_were_all_refused_are_not_taken_for_none() -> None:
+    stats = Stats(lambda: 0.0)
+    stats.skipped(Reason.BAD_URL, 2)
+    made = Reporter("Shop", stats, outputs=lambda: (), identity={}, show_summary=True)
+    assert made.done(Status(RunState.DONE)).why.endswith("no seed was taken: 2 bad_url")
