@@ -323,8 +323,8 @@ MUTANTS = (
     Mutant(
         "forgotten parts stay",
         "seen_forget",
-        "      call('SADD', SHARD .. ':garbage', part.key .. ' ' .. int(seen_keys(kind, part.size)) "
-        ".. ' ' .. kind)\n",
+        "      call('SADD', SHARD .. ':garbage', part.key .. ' ' .. int(seen_keys(kind, part.size))"
+        " .. ' ' .. kind)\n",
     ),
     Mutant(
         "bloom has one layer", "seen_bloom", "if number == part.layer + 1 then", "if false then"

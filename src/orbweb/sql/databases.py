@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from orbweb.errors import ConfigError, StoreUnavailable
-from orbweb.log import mask_secrets
+from orbweb.log import mask_address, mask_secrets
 
 try:
     import sqlalchemy as sa
@@ -54,17 +54,19 @@ def open_engine(url: str, **options: Any) -> sa.Engine:
     """
     try:
         parsed = sa.make_url(url)
+        if "@" in (parsed.host or ""):
+            raise ValueError("in a password write @ as %40")
         name = DRIVERS.get(parsed.drivername, parsed.drivername)
         engine = sa.create_engine(parsed.set(drivername=name), pool_pre_ping=True, **options)
     except (exc.ArgumentError, exc.NoSuchModuleError, ValueError) as error:
         raise ConfigError(
-            f"{mask_secrets(url)!r} is no database URL: {mask_secrets(str(error))}; right would be "
+            f"{mask_address(url)!r} is no database URL: {mask_secrets(str(error))}; right would be "
             "postgresql://user:password@host/name, mysql://user:password@host/name or "
             "sqlite:///file.db"
         ) from error
     except ImportError as error:
         raise ConfigError(
-            f"the driver for {mask_secrets(url)} is missing ({error}): pip install 'orbweb[sql]'"
+            f"the driver for {mask_address(url)} is missing ({error}): pip install 'orbweb[sql]'"
         ) from error
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)

@@ -5,22 +5,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from orbweb.engine import errands as errands_module
-from orbweb.frontier import sharded as sharded_module
 from orbweb.frontier.base import (
     Ack,
     Lease,
     NewRequest,
     SeedCode,
     SeedReply,
-    Status,
-    TaskLook,
 )
 from orbweb.frontier.memory_state import Run
-from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.tasks import NewTask, task_of
 from orbweb.model.reasons import Reason
 from orbweb.testing.simulator.mutants import Mutant
@@ -67,36 +63,6 @@ class _OutboxDoesNotCount(StoreFrontier):
         run.of_tasks.detach(request.id, f"{request.id}>{run.outbox[request]}")
         run.of_tasks.left.pop(task_of(request.id), None)
         return sent
-
-
-def _one_look(looked: Sequence[TaskLook], again: Sequence[TaskLook]) -> bool:
-    return not any(each.open for each in looked)
-
-
-class _LooksOnce(ShardedFrontier):
-    """What one look has found empty ends, although something may have passed it by."""
-
-    async def _end(self, ended: Mapping[str, Sequence[TaskLook]]) -> list[str]:
-        now = await self.shards[0].look_at_tasks(list(ended))
-        moved = {task: look.moved for task, look in zip(ended, now, strict=True)}
-        fresh = {
-            task: [looked[0]._replace(moved=moved[task]), *looked[1:]]
-            for task, looked in ended.items()
-        }
-        return await super()._end(fresh)
-
-
-class _EndsWithTasks(StoreFrontier):
-    """A run is over when nothing is pending, whether or not its tasks were told."""
-
-    def _status(self, run: Run) -> Status:
-        return replace(super()._status(run), tasks=0)
-
-    async def close(self, version: int) -> bool:
-        run = self._begin()
-        if run.seq == version and not run.pending:
-            self._mark_done(run)
-        return await super().close(version)
 
 
 class _PopsThenPushes(LossyFrontier):
@@ -167,9 +133,5 @@ TASK_MUTANTS: dict[str, Mutant] = {
                patches=((errands_module.Errands, "run", _TellsLater.run),)),
         Mutant("outbox_does_not_count", by=("early_task",), server=_OutboxDoesNotCount, shards=4,
                change=_slow_network),
-        Mutant("one_look", by=("early_task",), sharded=_LooksOnce, shards=4, seeds=1000,
-               patches=((sharded_module, "is_over", _one_look),), change=_slow_network),
-        Mutant("ends_before_it_tells", by=("early_exit", "lost_task"), shards=4,
-               server=_EndsWithTasks),
     )
 }  # fmt: skip
