@@ -11,6 +11,7 @@ from typing import Any
 from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.gauge import Dials, Gauge
 from orbweb.engine.items import ItemDesk
+from orbweb.engine.journal import Journal
 from orbweb.engine.keeper import Keeper, KeeperOptions
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions, World
@@ -30,6 +31,7 @@ from orbweb.frontier.base import Frontier, Held, Lease, Opened, RunControl, RunS
 from orbweb.frontier.items import ItemBook, MemoryItemBook
 from orbweb.log import get_logger
 from orbweb.model.url import host_of
+from orbweb.monitor.crawl_line import CrawlLog
 from orbweb.pipelines.buffer import ItemBuffer
 
 LAST_CALL_SECONDS = 0.4
@@ -70,7 +72,9 @@ class EngineParts:
     items: ItemBook = field(default_factory=MemoryItemBook)
     """What is known of the run's items on all nodes."""
     wall_ms: Callable[[], int] = lambda: 0
-    """Milliseconds since 1970, to say when an item failed."""
+    """Milliseconds since 1970, to say when an item failed, and in the crawl log."""
+    crawl_log: CrawlLog | None = None
+    """Gets a line for each outcome."""
     collect: Callable[[], Awaitable[int]] | None = None
     """Clears a piece of what past runs have left in the store; returns how much."""
     on_new_run: Callable[[], None] | None = None
@@ -92,7 +96,10 @@ class Engine:
         self._options = options
         self._world = world
         self._callbacks = Callbacks(parts.spider, world.run_blocking, parts.spider_base)
-        self._admission = Admission(_link_rules(options), parts.codec, self._callbacks.knows)
+        journal = self._make_journal()
+        self._admission = Admission(
+            _link_rules(options), parts.codec, self._callbacks.knows, journal.skipped
+        )
         self._ledger = Ledger(options.lease_seconds, options.margin_seconds)
         self._session = Session(
             parts.frontier,
@@ -111,6 +118,7 @@ class Engine:
             options,
             self.stats,
             self.shutdown,
+            journal,
             clock=world.clock,
             rng=world.rng,
         )
@@ -343,6 +351,17 @@ class Engine:
             stats=self.stats,
             clock=self._world.clock,
             rng=self._world.rng,
+        )
+
+    def _make_journal(self) -> Journal:
+        identity, options = self._parts.identity, self._options
+        return Journal(
+            self._parts.crawl_log,
+            job=identity.get("redis_key", options.spider),
+            run=identity.get("run_id", ""),
+            node=options.node,
+            wall_ms=self._parts.wall_ms,
+            drop_params=options.drop_query_params,
         )
 
     def _make_seeder(self, epoch: str) -> Seeder:

@@ -38,6 +38,7 @@ from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
 from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.frontier.items import ItemBook, MemoryItemBook, RunCounts, ValkeyItemBook
+from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.local_seen import LocalSeenFrontier
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_seen import Seen
@@ -51,10 +52,12 @@ from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import configure, get_logger
 from orbweb.model.rate import parse_rate
+from orbweb.monitor.crawl_line import CrawlLog
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
+from orbweb.spiders.crawl_log import crawl_log
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.judge import judged, quality_rules
 from orbweb.spiders.load import load_pipelines
@@ -132,7 +135,11 @@ async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunRepor
             hold_signals(spider.stop, settings["GRACEFUL_TIMEOUT"], lambda: not spider.is_bound)
         )
         store = await _open_store(spider, settings, start, stack)
-        engine = _build_engine(spider, settings, start, store, stack)
+        node = uuid.uuid4().hex
+        lines = await stack.enter_async_context(
+            crawl_log(settings, start.directory or Path.cwd(), spider.name, node, store.book)
+        )
+        engine = _build_engine(spider, settings, start, store, stack, node, lines)
         uninstall = install_signals(engine.shutdown)
         stack.callback(uninstall)
         spider.bind(engine)
@@ -172,6 +179,8 @@ class _Store:
     collect: Callable[[], Awaitable[int]] | None = None
     watch: Callable[[], Awaitable[None]] | None = None
     """Looks whether the filter of seen requests fills up."""
+    book: JobBook | None = None
+    """What nodes tell others of the job; None without a store."""
 
 
 async def _open_store(
@@ -250,6 +259,7 @@ async def _open_shared(
         revive=revive,
         collect=_collector(Admin(servers, prefix, shards=shards)),
         watch=_fill_watch(settings, servers, job, frontier),
+        book=JobBook(servers.of_shard(0), prefix, job),
     )
 
 
@@ -416,9 +426,14 @@ def _seen_config(settings: Settings, *, shared: bool = True) -> SeenConfig:
 
 
 def _build_engine(
-    spider: BaseSpider, settings: Settings, start: Start, store: _Store, stack: AsyncExitStack
+    spider: BaseSpider,
+    settings: Settings,
+    start: Start,
+    store: _Store,
+    stack: AsyncExitStack,
+    node: str,
+    lines: CrawlLog | None,
 ) -> Engine:
-    node = uuid.uuid4().hex
     rng = random.Random()
     threads = CallbackThreads(settings["CALLBACK_THREADS"])
     storing = CallbackThreads(4, "orbweb-pipeline")
@@ -458,7 +473,8 @@ def _build_engine(
             world=world,
             identity=store.identity,
             items=store.items,
-            wall_ms=lambda: int(time.time() * 1000),
+            wall_ms=_wall_ms,
+            crawl_log=lines,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
             show_summary=settings["RUN_SUMMARY_ENABLE"],
             collect=_chores(store),
