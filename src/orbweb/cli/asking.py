@@ -11,7 +11,34 @@ from orbweb.cli.options import AsJson, RunId, Set, Store
 
 def add_to(app: typer.Typer) -> None:
     """Put the commands into the program."""
+    app.command()(explain)
     app.command("log")(log)
+
+
+def explain(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The address, in any spelling.")],
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="JOB", help="Of this job; default: of all.")
+    ] = None,
+    run_id: RunId = None,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Why a URL was or was not crawled, where it is now, and what to do. Changes nothing.
+
+    Example: orbweb explain 'https://shop.example/p/42?utm_source=x' --job Shop
+    """
+    from orbweb.cli import explain as act
+    from orbweb.cli.options import project_settings
+
+    repeated = [word for text in change or () for word in ("-s", text)]
+    repeated += ["--store", store_url] if store_url is not None else []
+    act.explain(
+        project_settings(change, store_url),
+        act.Question(url, job, run_id, tuple(repeated)),
+        as_json=as_json,
+    )
 
 
 def log(

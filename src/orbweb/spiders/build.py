@@ -62,6 +62,7 @@ from orbweb.spiders.distributed import Spider
 from orbweb.spiders.judge import judged, quality_rules
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
+from orbweb.spiders.rules import allowed_domains, robots_agent, tell_rules
 
 AIR_PENDING = 20_000
 """Seeding of an `AirSpider` pauses while more requests than this wait in memory."""
@@ -135,6 +136,8 @@ async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunRepor
             hold_signals(spider.stop, settings["GRACEFUL_TIMEOUT"], lambda: not spider.is_bound)
         )
         store = await _open_store(spider, settings, start, stack)
+        if store.book is not None:
+            await tell_rules(store.book, settings, spider)
         node = uuid.uuid4().hex
         lines = await stack.enter_async_context(
             crawl_log(settings, start.directory or Path.cwd(), spider.name, node, store.book)
@@ -487,7 +490,6 @@ def _engine_options(
     spider: BaseSpider, settings: Settings, start: Start, node: str
 ) -> EngineOptions:
     concurrency = settings["CONCURRENT_REQUESTS"]
-    domains = (*settings["ALLOWED_DOMAINS"], *getattr(spider, "allowed_domains", ()))
     return EngineOptions(
         node=node,
         spider=spider.name,
@@ -505,7 +507,7 @@ def _engine_options(
         retry_longest_seconds=settings["RETRY_MAX_INTERVAL"],
         depth_limit=settings["DEPTH_LIMIT"],
         url_length_limit=settings["URL_LENGTH_LIMIT"],
-        allowed_domains=frozenset(domain.lower() for domain in domains),
+        allowed_domains=allowed_domains(settings, spider),
         drop_query_params=frozenset(settings["DROP_QUERY_PARAMS"]),
         default_table=settings["ITEM_DEFAULT_TABLE"],
         filter_items=settings["ITEM_FILTER_ENABLE"],
@@ -599,12 +601,11 @@ def _build_chain(
 def _build_robots(
     settings: Settings, sender: Sender, store: _Store, node: str, rng: random.Random
 ) -> Robots:
-    agent = settings["ROBOTS_USER_AGENT"] or settings["USER_AGENT"].split("/")[0].split()[0]
     return Robots(
         sender,
         store.robots,
         RobotsOptions(
-            agent,
+            robots_agent(settings),
             ttl_seconds=settings["ROBOTS_CACHE_TTL"],
             crawl_delay_max=settings["ROBOTS_CRAWL_DELAY_MAX"],
         ),
