@@ -758,7 +758,9 @@ class MemoryFrontier:
             if buried is None:
                 continue
             found += 1
-            if not drop and id not in run.tasks:
+            if drop:
+                run.reasons[Reason.CANCELLED] += 1
+            elif id not in run.tasks:
                 task = Task(buried.task.host, buried.task.priority, buried.task.payload)
                 run.tasks[id] = task
                 self._enqueue(run, id, task)

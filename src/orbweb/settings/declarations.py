@@ -235,7 +235,14 @@ OUTPUT = (
     Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",
             choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")),
     Setting("LOG_FILE", OPTIONAL_TEXT, None, "File that log lines go to besides stderr."),
-    Setting("LOG_JSON", FLAG, False, "Log lines are JSON objects."),
+    Setting("LOG_FORMAT", TEXT, "text", "Log lines for people, or JSON objects for machines.",
+            choices=("text", "json")),
+    Setting("LOG_COLOR", FLAG, True, "Colour on stderr when that is a terminal and NO_COLOR is not "
+            "set."),
+    Setting("LOG_ROTATION", TEXT, "50 MB", "LOG_FILE begins anew at this size (50 MB) or age "
+            "(1 day); empty = never."),
+    Setting("LOG_RETENTION", TEXT, "10 days", "How long such ended files are kept: an age (10 "
+            "days), or how many (5); empty = all."),
     Setting("CRAWL_LOG_ENABLE", FLAG, True, "Write one line for each outcome, which `orbweb log` "
             "and `orbweb explain` read."),
     Setting("CRAWL_LOG_DIR", TEXT, "", "Folder of these lines; empty = `.orbweb/log` in the "

@@ -50,11 +50,12 @@ from orbweb.frontier.servers import Servers, judge_all, reach
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.valkey import ValkeyFrontier
-from orbweb.log import configure, get_logger
+from orbweb.log import get_logger
 from orbweb.model.rate import parse_rate
 from orbweb.monitor.crawl_line import CrawlLog
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
+from orbweb.settings.log import configure_log
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.crawl_log import crawl_log
@@ -113,7 +114,7 @@ def run_spider(spider: BaseSpider, start: Start | None = None) -> RunReport:
     """
     start = start or Start()
     settings = settings_of(spider, start)
-    configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
+    configure_log(settings)
     for note in settings.notes:
         log.warning("%s", note)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -10,7 +10,9 @@ for i = 3, #ARGV do
   local body = call('HGET', DEAD, id)
   if body then
     found = found + 1
-    if ARGV[2] == 'retry' and call('HEXISTS', BODY, id) == 0 then
+    if ARGV[2] == 'drop' then
+      count('cancelled')
+    elseif call('HEXISTS', BODY, id) == 0 then
       local host, priority, _, payload = unpack_body(body)
       call('HSET', BODY, id, pack_body(host, priority, 0, payload))
       enqueue(id, host, priority)
