@@ -18,7 +18,7 @@ from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
 from orbweb.log import mask_secrets
 from orbweb.monitor.log_reader import LogReader
 from orbweb.settings import Settings
-from orbweb.spiders.crawl_log import log_folder
+from orbweb.spiders.log_place import log_folder
 from orbweb.spiders.rules import job_rules
 
 MARKS = {True: "✔", False: "✘", None: "·"}

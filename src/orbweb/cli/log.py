@@ -69,7 +69,7 @@ def _follow(settings: Settings, asked: LogQuery) -> None:
 
 
 def _reader(settings: Settings) -> LogReader:
-    from orbweb.spiders.crawl_log import log_folder
+    from orbweb.spiders.log_place import log_folder
 
     folder = log_folder(settings, Path.cwd())
     if not folder.path.is_dir():

@@ -9,13 +9,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from orbweb.errors import StoreUnavailable
-from orbweb.frontier.embedded import FOLDER
 from orbweb.frontier.jobbook import JobBook
 from orbweb.log import get_logger
 from orbweb.monitor.crawl_line import CrawlLine, CrawlLog, encode_line
-from orbweb.monitor.log_folder import Keeping, LogFolder
 from orbweb.monitor.log_writer import CrawlLogWriter
 from orbweb.settings import Settings
+from orbweb.spiders.log_place import log_folder
 
 STREAM_SECONDS = 0.5
 STREAM_BATCH = 1000
@@ -25,21 +24,6 @@ STREAM_WAITING = 20_000
 LAST_SECONDS = 0.5
 
 log = get_logger("orbweb.log")
-
-
-def log_folder(settings: Settings, directory: Path) -> LogFolder:
-    """Where the settings put the lines; `directory` is that of the project."""
-    named = settings["CRAWL_LOG_DIR"]
-    path = directory / named if named else directory / FOLDER / "log"
-    return LogFolder(
-        path,
-        Keeping(
-            segment_bytes=settings["CRAWL_LOG_MAX_SIZE"],
-            segment_seconds=settings["CRAWL_LOG_MAX_AGE"],
-            total_bytes=settings["CRAWL_LOG_KEEP_SIZE"],
-            total_seconds=settings["CRAWL_LOG_KEEP_AGE"],
-        ),
-    )
 
 
 @asynccontextmanager
