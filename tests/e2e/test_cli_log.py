@@ -163,3 +163,56 @@ def test_following_shows_lines_of_a_run_that_begins_later(
         follower.kill()
         stuck.cancel()
     assert found == {site.url.partition("//")[2]}
+
+
+AIR = """
+import orbweb
+
+class Air(orbweb.AirSpider):
+    site = ""
+    custom_settings = {"SPIDER_MAX_RETRY_TIMES": 0}
+
+    def start_requests(self):
+        for path in ("/flat?n=1", "/admin", "/status?code=404&x=1"):
+            yield orbweb.Request(self.site + path)
+
+    def parse(self, response):
+        yield {"url": response.url}
+"""
+
+
+def test_a_crawl_without_a_store_is_explained_by_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "air.py").write_text(AIR)
+    with SiteThread() as site:
+        command = [sys.executable, "-m", "orbweb", "run", "air.py", "-a", f"site={site.url}"]
+        subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ORBWEB_REDIS_URL", raising=False)
+    found = {}
+    for path in ("/flat?n=1", "/admin", "/status?code=404&x=1", "/never"):
+        monkeypatch.setattr(sys, "argv", ["orbweb", "explain", f"{site.url}{path}", "--json"])
+        with pytest.raises(SystemExit):
+            main()
+        (record,) = json.loads(capsys.readouterr().out)
+        found[path] = record["reason"]
+    assert found == {
+        "/flat?n=1": "done",
+        "/admin": "robots_disallowed",
+        "/status?code=404&x=1": "status_rejected",
+        "/never": "never_discovered",
+    }
+
+
+def test_a_directory_without_anything_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ORBWEB_REDIS_URL", raising=False)
+    monkeypatch.setattr(sys, "argv", ["orbweb", "explain", "http://shop.test/"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "neither a store here nor a crawl log" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
