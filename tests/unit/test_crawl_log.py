@@ -79,7 +79,7 @@ def test_a_line_reads_back_as_it_was() -> None:
 def test_a_url_that_is_no_unicode_does_not_stop_the_log() -> None:
     found = decode_line(encode_line(line(1, url="http://shop.test/\ud800")))
     assert found is not None
-    assert found.url == "http://shop.test/?"
+    assert found.url == "http://shop.test/\\ud800"
 
 
 def test_half_a_line_is_no_line() -> None:

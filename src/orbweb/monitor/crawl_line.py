@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from orbweb.log import writable
+
 
 class LineKind(StrEnum):
     """What a line is about."""
@@ -91,11 +93,13 @@ _decode = msgspec.json.Decoder(CrawlLine).decode
 
 
 def encode_line(line: CrawlLine) -> bytes:
-    """The line as JSON, its end included. Text that is no Unicode is written with `?`."""
+    """The line as JSON, its end included. See `writable` for what is no Unicode."""
     try:
         return _encode(line) + b"\n"
     except UnicodeEncodeError:  # half a surrogate pair, in a URL that a page made up
-        return _encode(msgspec.structs.replace(line, **_readable(line))) + b"\n"
+        fields: dict[str, Any] = msgspec.structs.asdict(line)
+        texts = {name: writable(v) for name, v in fields.items() if isinstance(v, str)}
+        return _encode(msgspec.structs.replace(line, **texts)) + b"\n"
 
 
 def decode_line(text: bytes) -> CrawlLine | None:
@@ -119,12 +123,3 @@ def time_ms(text: str) -> int:
 @lru_cache(maxsize=4)
 def _second(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _readable(line: CrawlLine) -> dict[str, Any]:
-    texts = {name: value for name, value in msgspec.structs.asdict(line).items() if value}
-    return {
-        name: value.encode(errors="replace").decode()
-        for name, value in texts.items()
-        if isinstance(value, str)
-    }
