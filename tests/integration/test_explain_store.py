@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.servers import Server
 
 from orbweb.engine.job_rules import JobRules
@@ -22,6 +24,9 @@ from orbweb.model.codec import encode
 from orbweb.model.fingerprint import fingerprint, request_id
 from orbweb.model.request import Request
 from orbweb.model.url import host_of
+from orbweb.monitor.crawl_line import CrawlLine, encode_line, time_text
+from orbweb.monitor.log_folder import LogFolder
+from orbweb.monitor.log_reader import LogReader
 
 KINDS = [SeenKind.EXACT, SeenKind.COMPACT, SeenKind.SET, SeenKind.BLOOM]
 URL = "http://shop.test/p/1"
@@ -217,3 +222,26 @@ async def test_the_rules_of_the_job_decide_not_those_of_who_asks(servers: OneSer
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_server_itself_refuses_writes_of_explain(kind: SeenKind) -> None:
     assert assemble("explain", kind).source.startswith(b"#!lua flags=no-writes\n")
+
+
+async def test_a_request_that_may_be_repeated_is_found_by_what_the_log_knows(
+    servers: OneServer, tmp_path: Path
+) -> None:
+    crawl = Crawl(servers)
+    await crawl.open()
+    repeated = new(URL)._replace(id="00000000000000aa", fingerprint=None)
+    await crawl.frontier.add([repeated])
+    (lease,) = await crawl.claim()
+    await crawl.frontier.nack([Nack(*lease.held, fatal=True, reason="timeout", error="late")])
+    folder = LogFolder(tmp_path)
+    _, file = folder.begin("Shop", "node", 0)
+    line = CrawlLine(
+        time_text(2 * 10**12), "Shop", "", "node", "failed", "timeout", repeated.id, URL
+    )
+    file.write(encode_line(structs.replace(line, page=wanted(URL).id)))
+    file.close()
+    inquiry = Inquiry("Shop", LogReader(folder), default_rules=JobRules())
+    facts = await inquiry.ask(crawl.admin, await crawl.admin.find("Shop"), URL)
+    verdict = verdict_of(facts)
+    assert (verdict.standing, verdict.reason) == ("failed", "timeout")
+    assert verdict.advice[-1].command == "orbweb failed retry Shop 00000000000000aa"

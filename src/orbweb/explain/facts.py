@@ -137,6 +137,10 @@ class Inquiry:
             host = await admin.hosts.look(wanted.host)
             robots = await _robots(admin, rules, canonical)
         lines = await self._lines(book, id)
+        repeated = [line.id for line in lines if line.page == id]
+        if wanted is not None and state is not None and not state.known and repeated:
+            with suppress(RunLost):  # it asked not to be deduplicated, so its id is another
+                state = await _look(admin, info, wanted._replace(id=repeated[-1]))
         facts = Facts(
             url, request, canonical, id, self._job, rules, info, state, host, robots, lines,
             log_place=self._log_place,
