@@ -15,7 +15,7 @@ from orbweb.monitor.crawl_line import CrawlLine, decode_line
 from orbweb.monitor.log_folder import LogFolder, Segment
 from orbweb.monitor.log_pack import PackedLog
 
-KEY_FIELDS = ("id", "page", "to_id")
+KEY_FIELDS = (b"id", b"page", b"to_id")
 POLL_SECONDS = 0.2
 
 Wanted = Callable[[CrawlLine], bool]
@@ -178,15 +178,15 @@ def _live(segment: Segment, key: str) -> list[bytes]:
     """Lines that name the key in one of its fields. Children, which name it as parent, do not."""
     found: dict[int, bytes] = {}
     text = segment.path.read_bytes()  # bytes are searched far faster than a map of the file
-    for field in KEY_FIELDS:
-        word = f'"{field}":"{key}"'.encode()
-        at = text.find(word)
-        while at >= 0:
-            start, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
-            if end < 0:
-                break
+    word = f'":"{key}"'.encode()
+    at = text.find(word)
+    while at >= 0:
+        start, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
+        if end < 0:
+            break
+        if text[text.rfind(b'"', start, at) + 1 : at] in KEY_FIELDS:
             found[start] = text[start:end]
-            at = text.find(word, end)
+        at = text.find(word, at + len(word))
     return list(found.values())
 
 
