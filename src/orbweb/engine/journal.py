@@ -6,15 +6,18 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from orbweb.errors import OrbwebError
 from orbweb.frontier.base import Ack, Lease, Nack, NackResult
 from orbweb.model.fingerprint import fingerprint, request_id
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
-from orbweb.model.response import Response
 from orbweb.model.url import host_of
 from orbweb.monitor.crawl_line import CrawlLine, CrawlLog, LineKind, time_text
+
+if TYPE_CHECKING:
+    from orbweb.model.response import Response
 
 KNOWN_SKIPS = 50_000
 """Links not taken that a node remembers: one of a site's menu is one line, not thousands."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from orbweb.download.robots import EntryKind, RobotsEntry
+from orbweb.download.robots_entry import EntryKind, RobotsEntry
 from orbweb.download.robots_rules import Decision, Rules, deciding_rule
 from orbweb.engine.job_rules import JobRules
 from orbweb.engine.journal import page_id

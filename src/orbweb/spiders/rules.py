@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbweb.engine.job_rules import JobRules
 from orbweb.errors import StoreUnavailable
 from orbweb.frontier.jobbook import JobBook
 from orbweb.log import get_logger
 from orbweb.settings import Settings
-from orbweb.spiders.base import BaseSpider
+
+if TYPE_CHECKING:
+    from orbweb.spiders.base import BaseSpider
 
 log = get_logger("orbweb.engine")
 
