@@ -182,6 +182,7 @@ class Town:
                         connect=connect,
                     ),
                     collect=collect,
+                    tasks=spider if options.get("tasks") else None,  # type: ignore[arg-type]
                     items=items or MemoryItemBook(),
                     crawl_log=crawl_log,
                     wall_ms=lambda: int(self.timeline.now_ms),

@@ -121,6 +121,15 @@ def test_the_index_finds_every_line_of_every_id_and_no_other(tmp_path: Path) -> 
         assert len(packed.frames_of(lines[0].id)) < 8  # it is not searched as a whole
 
 
+def test_requests_of_tasks_have_longer_ids_and_are_found(
+    folder: LogFolder, reader: LogReader
+) -> None:
+    one, other = "7f.00000000000000aa", "80.00000000000000aa"
+    written(folder, [line(1, id=one, page="00000000000000aa"), line(2, id=other)])
+    assert [each.time for each in reader.find(one)] == [line(1).time]
+    assert [each.time for each in reader.find("00000000000000aa")] == [line(1).time]
+
+
 def test_a_foreign_file_is_refused_and_passed_over(folder: LogFolder, reader: LogReader) -> None:
     written(folder, [line(1)])
     foreign = folder.path / "Shop~20260101T000000000Z~x.jsonl.zst"

@@ -83,6 +83,8 @@ class Journal:
         attempt, _ = self._attempts.pop((ack.id, ack.token), (None, None))
         if attempt is None or not kept:
             return
+        if attempt.request is None and not ack.error:  # an errand of a task: no page
+            return
         if ack.error:
             kind = LineKind.FAILED
         elif ack.reason == Reason.DONE:

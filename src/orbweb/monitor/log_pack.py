@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +28,7 @@ _MAGIC = b"OWLOG1\0\0"
 _FOOTER = struct.Struct(">II8s")
 _ENTRY_BYTES, _OFFSET_BYTES = 12, 8
 _FRAME_BITS = 32
+_ID = re.compile("[0-9a-f]{16}").fullmatch
 
 
 def pack(source: Path, target: Path) -> None:
@@ -60,8 +63,15 @@ def _keys(chunk: bytes) -> set[int]:
     keys: set[int] = set()
     for text in chunk.splitlines():
         if (line := decode_line(text)) is not None:
-            keys.update(int(key, 16) for key in line.keys)
+            keys.update(map(_number, line.keys))
     return keys
+
+
+def _number(key: str) -> int:
+    """The 64 bits of an id; those of a task's requests, which are longer, by their hash."""
+    if _ID(key):
+        return int(key, 16)
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big")
 
 
 class PackedLog:
@@ -91,7 +101,7 @@ class PackedLog:
 
     def frames_of(self, key: str) -> list[int]:
         """Numbers of the frames that have lines under an id: a binary search on the disk."""
-        number = int(key, 16)
+        number = _number(key)
         at = bisect_left(self._entries, number << _FRAME_BITS)
         found: list[int] = []
         while at < len(self._entries) and self._entries[at] >> _FRAME_BITS == number:
