@@ -1,0 +1,10 @@
+"""A drop-in for scrapy-redis: its names and settings, over a frontier that loses nothing."""
+
+from __future__ import annotations
+
+from orbweb.adapters.scrapy.connection import get_redis, get_redis_from_settings
+
+__all__ = ["get_redis", "get_redis_from_settings"]
+__author__ = "Orbweb contributors"
+__email__ = "https://pypi.org/project/orbweb/"
+__version__ = "0.1.0"
