@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from orbweb.adapters.scrapy.alias import install_as_scrapy_redis
 from orbweb.adapters.scrapy.connection import get_redis, get_redis_from_settings
 
-__all__ = ["get_redis", "get_redis_from_settings"]
+__all__ = ["get_redis", "get_redis_from_settings", "install_as_scrapy_redis"]
 __author__ = "Orbweb contributors"
 __email__ = "https://pypi.org/project/orbweb/"
 __version__ = "0.1.0"

@@ -31,10 +31,19 @@ def get_redis_from_settings(settings: BaseSettings) -> Any:
 
     `REDIS_PARAMS` holds further arguments of the client; its `redis_cls` is a class or its path.
     """
-    params: dict[str, Any] = {**defaults.REDIS_PARAMS, **settings.getdict("REDIS_PARAMS")}
+    return _client({**defaults.REDIS_PARAMS, **_named(settings)})
+
+
+def _named(settings: BaseSettings) -> dict[str, Any]:
+    """The arguments of the client that the project names."""
+    params: dict[str, Any] = settings.getdict("REDIS_PARAMS")
     for name, argument in SETTINGS_PARAMS_MAP.items():
         if value := settings.get(name):
             params[argument] = value
+    return params
+
+
+def _client(params: dict[str, Any]) -> Any:
     if isinstance(params.get("redis_cls"), str):
         params["redis_cls"] = load_object(params["redis_cls"])
     return get_redis(**params)
@@ -52,10 +61,7 @@ def get_redis(**kwargs: Any) -> Any:
 
 def store_url(settings: BaseSettings) -> str:
     """The project's Redis as a URL, from the same settings as `get_redis_from_settings`."""
-    params = {**settings.getdict("REDIS_PARAMS")}
-    for name, argument in SETTINGS_PARAMS_MAP.items():
-        if value := settings.get(name):
-            params[argument] = value
+    params = _named(settings)
     words = [quote(str(params.get(name) or ""), safe="") for name in ("username", "password")]
     login = ":".join(words) + "@" if any(words) else ""
     if url := params.get("url"):
@@ -72,15 +78,8 @@ def store_url(settings: BaseSettings) -> str:
 
 def get_impatient_redis(settings: BaseSettings) -> Any:
     """A client for those who try again themselves: it answers or fails within five seconds."""
-    params = {
-        "socket_timeout": 5,
-        "socket_connect_timeout": 5,
-        "retry": Retry(NoBackoff(), 0),
-        **settings.getdict("REDIS_PARAMS"),
-    }
-    own = settings.copy()
-    own.set("REDIS_PARAMS", params, priority=max(100, settings.getpriority("REDIS_PARAMS") or 0))
-    return get_redis_from_settings(own)
+    patience = {"socket_timeout": 5, "socket_connect_timeout": 5, "retry": Retry(NoBackoff(), 0)}
+    return _client({**defaults.REDIS_PARAMS, **patience, **_named(settings)})
 
 
 def _with_login(url: str, login: str, database: Any) -> str:

@@ -231,7 +231,8 @@ class RedisMixin(Base):
 
     def start_requests(self) -> Iterator[Request]:
         """The first batch of requests; with Orbweb's scheduler none, as `start` yields all."""
-        if room_of(getattr(self, "crawler", None)) is not None:
+        crawler = getattr(self, "crawler", None)
+        if crawler is not None and room_of(crawler) is not None:
             return iter(())
         return self.next_requests()
 
