@@ -193,7 +193,8 @@ def _print(plan: MigratePlan, old: OldCrawl, config: RoomConfig, report: Report,
         print(f"  {show.counted(count, what)} of {key}, {show.number(new)} of them new")
     where = ", which the spider reads where they are" if report.starts_stay else ""
     print(f"  {show.counted(report.starts, 'start URL')}{where}")
-    for reason, count in report.refused.most_common(SHOWN):
+    most = sorted(report.refused.items(), key=lambda pair: -pair[1])
+    for reason, count in most[:SHOWN]:
         print(f"  {show.number(count)} could not be read: {reason}")
     if report.seen:
         show.note("the marks are scrapy-redis's: keep ORBWEB_FINGERPRINT = 'scrapy-redis' set")

@@ -7,7 +7,6 @@ in one step, and only then the other marks: so no request is taken for one that 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,7 +60,7 @@ class Report:
     requests: int = 0
     entered: int = 0
     """Requests that were not in the frontier before; the others were, or came twice."""
-    refused: Counter[str] = field(default_factory=Counter)
+    refused: dict[str, int] = field(default_factory=dict)
     """Why requests and marks could not be read, and how many of each."""
     seen: int = 0
     learned: int = 0
@@ -227,7 +226,7 @@ class Mover:
 
     async def check(self) -> None:
         """Read everything once more and ask for it. Raises `ConfigError` when some is missing."""
-        missing, ignored = 0, Counter[str]()
+        missing, ignored = 0, dict[str, int]()
         async for page in self._old.requests():
             good = list(read_page(self._reader, page, ignored))
             marks = [b"%d" % one.fingerprint for one in good if one.fingerprint is not None]
@@ -245,7 +244,7 @@ class Mover:
         found: list[bytes] = []
         async for page in self._old.requests():
             for place, stored in page:
-                if not list(read_page(self._reader, [(place, stored)], Counter())):
+                if not list(read_page(self._reader, [(place, stored)], {})):
                     found.append(stored)
         return found
 
@@ -284,28 +283,32 @@ async def forget_starts(old: OldCrawl, target: Redis, key: str, copied: int) -> 
 
 
 def read_page(
-    reader: Reader, page: Iterable[tuple[int, bytes]], refused: Counter[str]
+    reader: Reader, page: Iterable[tuple[int, bytes]], refused: dict[str, int]
 ) -> Iterable[NewRequest]:
     """The requests of a page; those that cannot be read are counted."""
     for place, stored in page:
         try:
             yield reader.request(place, stored)
         except (UnserialisableError, ValueError, TypeError, LookupError) as error:
-            refused[str(error)] += 1
+            _tally(refused, str(error))
 
 
-def read_marks(members: Iterable[bytes], refused: Counter[str]) -> Iterable[bytes]:
+def read_marks(members: Iterable[bytes], refused: dict[str, int]) -> Iterable[bytes]:
     """Members of a duplicate filter as the frontier's fingerprints."""
     for member in members:
         try:
             yield b"%d" % signed(member.decode())
         except ValueError:
-            refused["a member of the duplicate filter is no hexadecimal fingerprint"] += 1
+            _tally(refused, "a member of the duplicate filter is no hexadecimal fingerprint")
 
 
 def signed(digest: str) -> int:
     """The first 64 bits of a hexadecimal digest as the frontier counts them."""
     return int.from_bytes(bytes.fromhex(digest)[:8], "big", signed=True)
+
+
+def _tally(refused: dict[str, int], reason: str) -> None:
+    refused[reason] = refused.get(reason, 0) + 1
 
 
 def _bare(record: dict[str, Any]) -> Request:
