@@ -116,9 +116,12 @@ class Admin:
         """Ask every node of the run to stop, and let a resident run end."""
         await self._frontier(info.job, info.run, info.epoch, info.status.shards).stop()
 
-    async def reset(self, info: RunInfo, *, seen: bool) -> None:
-        """Forget a run; the next start begins anew. `seen`: also what the job's runs share."""
-        words = (clean(info.job), clean(info.run), int(seen))
+    async def reset(self, info: RunInfo, *, seen: bool, only: bool = False) -> None:
+        """Forget a run; the next start begins anew. `seen`: also what the job's runs share.
+
+        `only`: this incarnation of it; one that has taken its place meanwhile stays.
+        """
+        words = (clean(info.job), clean(info.run), int(seen), info.epoch if only else "")
         for shard in reversed(range(info.status.shards)):  # who is interrupted finds it once more
             await self._call(shard, "reset", words)
 

@@ -26,6 +26,7 @@ TRANSITIONS: dict[str, str] = {
     "seed_claim": "",
     "seed_push": "",
     "add": "",
+    "take": "",
     "redrive": DRAINING,
     "stop": DRAINING,
     "pause": DRAINING,
