@@ -79,7 +79,7 @@ class Courier:
         """`post(function, *args)` calls a function in the crawl's loop, after all posted before."""
         self.sent = 0
         """Requests that were posted to the crawl so far."""
-        self.calls = 0
+        self._calls = 0
         self._session = session
         self._ledger = ledger
         self._outbox = outbox
@@ -99,6 +99,11 @@ class Courier:
         self._claim_at = 0.0
         self._said_over = False
         self._untimed = False
+
+    @property
+    def calls(self) -> int:
+        """Calls to the store so far, renewals aside."""
+        return self._calls + self._outbox.calls
 
     # -- from the crawl
 
@@ -160,13 +165,13 @@ class Courier:
     async def _take_starts(self) -> None:
         starts = self._starts
         if starts is not None and starts.ready and self._starts_wanted and self._is_due():
-            self.calls += 1
+            self._calls += 1
             if await starts.take():
                 self._claim_at = self._clock()
 
     async def _claim(self) -> None:
         want = min(self._wanted, CLAIM_BATCH)
-        self.calls += 1
+        self._calls += 1
         claim, asked = await self._session.claim(want)
         answered = self._clock()
         for lease in claim.leases:
@@ -194,12 +199,12 @@ class Courier:
         if self._said_over or len(self._outbox):
             return
         if self._starts is not None:
-            self.calls += 1
+            self._calls += 1
             if await self._starts.take():
                 self._claim_at = self._clock()
                 return
         if self._end.idle_seconds:
-            self.calls += 1
+            self._calls += 1
             finished = (await self._session.status()).finished_at_ms
             left = self._end.idle_seconds - (claim.at_ms - finished) / 1000
             if left > 0:
