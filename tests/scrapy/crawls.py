@@ -27,7 +27,7 @@ def project(store: Server, **changes: Any) -> dict[str, Any]:
         "SCHEDULER": f"{ours}.scheduler.Scheduler",
         "DUPEFILTER_CLASS": f"{ours}.dupefilter.RFPDupeFilter",
         "REDIS_URL": store.url,
-        "MAX_IDLE_TIME_BEFORE_CLOSE": 1,
+        "ORBWEB_KEEP_ALIVE": False,
         **changes,
     }
 
