@@ -35,7 +35,9 @@ async def test_the_rules_of_a_crawl_spider_are_followed_to_the_end(store: Server
     with Site(answer) as site:
         Rules.start_urls = [f"{site.url}/"]
         stats = await crawl(Rules, project(store))
-    assert site.counts() == dict.fromkeys(["/", "/list", "/list/2", "/item1", "/item2", "/item3"], 1)
+    assert site.counts() == dict.fromkeys(
+        ["/", "/list", "/list/2", "/item1", "/item2", "/item3"], 1
+    )
     assert stats["item_scraped_count"] == 3
 
 

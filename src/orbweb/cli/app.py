@@ -34,6 +34,12 @@ app.add_typer(ledger, name="ledger")
 app.add_typer(moving, name="migrate")
 
 Urls = Annotated[list[str], typer.Argument(metavar="URL", help="Addresses of pages.")]
+MadeBy = Annotated[
+    str | None,
+    typer.Option(
+        "--fingerprint", metavar="KIND", help="Of a job of Scrapy: scrapy or scrapy-redis."
+    ),
+]
 Snapshot = Annotated[
     Path, typer.Argument(metavar="FILE", help="Lines of JSON; packed when it ends in .gz.")
 ]
@@ -538,13 +544,18 @@ def dedup_stats(
 
 @dedup.command("check")
 def dedup_check(
-    job: Job, urls: Urls, run_id: RunId = None, change: Set = None, store_url: Store = None
+    job: Job,
+    urls: Urls,
+    run_id: RunId = None,
+    made_by: MadeBy = None,
+    change: Set = None,
+    store_url: Store = None,
 ) -> None:
     """Say of URLs whether they count as seen. Exit code 3 when one does not."""
     from orbweb.cli.dedup import check
     from orbweb.cli.options import project_settings
 
-    if not check(project_settings(change, store_url), job, run_id, urls):
+    if not check(project_settings(change, store_url), job, run_id, urls, made_by):
         raise typer.Exit(3)
 
 
@@ -559,6 +570,7 @@ def dedup_forget(
         str | None,
         typer.Option("--older-than", metavar="AGE", help="Generations older than this: 30d, 12h."),
     ] = None,
+    made_by: MadeBy = None,
     run_id: RunId = None,
     yes: Yes = False,
     change: Set = None,
@@ -569,7 +581,16 @@ def dedup_forget(
     from orbweb.cli.options import project_settings
 
     settings = project_settings(change, store_url)
-    forget(settings, job, run_id, urls or (), host=host, older_than=older_than, yes=yes)
+    forget(
+        settings,
+        job,
+        run_id,
+        urls or (),
+        host=host,
+        older_than=older_than,
+        yes=yes,
+        made_by=made_by,
+    )
 
 
 @dedup.command("export")

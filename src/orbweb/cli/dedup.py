@@ -96,13 +96,15 @@ def _shard_record(shard: SeenShard) -> dict[str, Any]:
     }
 
 
-def check(settings: Settings, job: str, run: str | None, urls: Sequence[str]) -> bool:
-    """Print of each URL whether it counts as seen; True when all do."""
+def check(
+    settings: Settings, job: str, run: str | None, urls: Sequence[str], made_by: str | None
+) -> bool:
+    """Print of each URL whether it counts as seen; True when all do. `made_by`: see `_key`."""
 
     async def look(admin: Any) -> list[bool]:
         seen: SeenAdmin = admin.seen
         place = await seen.find(job, run)
-        return [await seen.check(place, *_key(settings, url)) for url in urls]
+        return [await seen.check(place, *_key(settings, url, made_by)) for url in urls]
 
     found = ask(settings, look)
     for url, is_seen in zip(urls, found, strict=True):
@@ -119,6 +121,7 @@ def forget(
     host: str | None,
     older_than: str | None,
     yes: bool,
+    made_by: str | None = None,
 ) -> None:
     """Let URLs, all of a host, or old generations enter again."""
     if sum((bool(urls), host is not None, older_than is not None)) != 1:
@@ -133,7 +136,7 @@ def forget(
         seen: SeenAdmin = admin.seen
         place = await seen.find(job, run)
         for url in urls:
-            found = await seen.forget(place, *_key(settings, url))
+            found = await seen.forget(place, *_key(settings, url, made_by))
             print(f"{'forgotten' if found else 'not seen '}  {url}")
         if host:
             await seen.forget_host(place, host)
@@ -202,9 +205,23 @@ def age_seconds(text: str) -> int:
     return int(match[1]) * AGE_UNITS[match[2]]
 
 
-def _key(settings: Settings, url: str) -> tuple[int, str]:
+def _key(settings: Settings, url: str, made_by: str | None) -> tuple[int, str]:
+    """The fingerprint of a page and its host, for jobs of Orbweb's own spiders or of Scrapy's."""
+    if made_by is not None:
+        return _scrapy_key(url, made_by)
     request = Request(url)
     if request.problem is not None:
         raise ConfigError(f"{url}: {request.problem.text()}")
     number = fingerprint(request, frozenset(settings["DROP_QUERY_PARAMS"]))
     return number, host_of(request.url)
+
+
+def _scrapy_key(url: str, made_by: str) -> tuple[int, str]:
+    try:
+        from orbweb.adapters.scrapy.identity import link_key
+    except ImportError as error:
+        raise ConfigError("this needs Scrapy: pip install 'orbweb[scrapy]'") from error
+    try:
+        return link_key(url, made_by)
+    except ValueError as error:
+        raise ConfigError(f"{url}: {error}") from None

@@ -20,6 +20,7 @@ from orbweb.adapters.scrapy import picklecompat
 from orbweb.adapters.scrapy.codec import RequestCodec
 from orbweb.adapters.scrapy.dupefilter import set_fingerprint
 from orbweb.adapters.scrapy.entry import Entry
+from orbweb.adapters.scrapy.identity import signed
 from orbweb.errors import ConfigError, StoreUnavailable, UnserialisableError
 from orbweb.frontier.base import NewRequest
 from orbweb.frontier.seen_admin import SeenAdmin
@@ -300,11 +301,6 @@ def read_marks(members: Iterable[bytes], refused: dict[str, int]) -> Iterable[by
             yield b"%d" % signed(member.decode())
         except ValueError:
             _tally(refused, "a member of the duplicate filter is no hexadecimal fingerprint")
-
-
-def signed(digest: str) -> int:
-    """The first 64 bits of a hexadecimal digest as the frontier counts them."""
-    return int.from_bytes(bytes.fromhex(digest)[:8], "big", signed=True)
 
 
 def _tally(refused: dict[str, int], reason: str) -> None:

@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from scrapy.utils.asyncio import is_asyncio_available
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
+
+try:
+    from scrapy.utils.asyncio import is_asyncio_available
+except ImportError:  # Scrapy 2.13
+    from scrapy.utils.reactor import is_asyncio_reactor_installed as is_asyncio_available
 
 T = TypeVar("T")
 
