@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import redis
 from scrapy import Spider
+from scrapy.settings import Settings
 from tests.scrapy.crawls import QUIET, crawl
 from tests.scrapy.site import Site, links
 from tests.servers import Server
 
 from orbweb.adapters.scrapy import pipelines
+from orbweb.adapters.scrapy.connection import get_impatient_redis
 from orbweb.adapters.scrapy.pipelines import RedisPipeline
 from orbweb.errors import StoreUnavailable
 
@@ -81,7 +83,7 @@ async def test_a_crawl_that_is_stopped_gives_up_on_a_store_that_stays_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pipelines, "LAST_SECONDS", 0.0)
-    pipeline = RedisPipeline(redis.Redis(port=1))
+    pipeline = RedisPipeline(get_impatient_redis(Settings({"REDIS_PORT": 1})))
     pipeline.crawler = type("Crawler", (), {"crawling": False, "spider": SPIDER})()
     results = await asyncio.gather(
         *(pipeline.process_item({"n": n}) for n in range(3)), return_exceptions=True
