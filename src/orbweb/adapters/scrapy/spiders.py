@@ -201,7 +201,7 @@ class RedisMixin(Base):
 
         Projects may override it, also with a coroutine or a generator. It may return or yield one
         request, several, or nothing. What it raises costs this entry only: that is kept in
-        `<key>:bad` with the reason. See `docs/scrapy.md` for the fields.
+        `<key>:bad` with the reason. See `docs/migrate-from-scrapy-redis.md` for the fields.
         """
         record = read_entry(data, self.redis_encoding or defaults.REDIS_ENCODING)
         return request_from_entry(
