@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 import redis
 from scrapy import FormRequest, Request
+from tests.scrapy.processes import ROOT
 from tests.servers import Server
 
 from orbweb.adapters.scrapy.codec import RequestCodec
@@ -148,6 +151,46 @@ def test_a_queue_that_is_a_list_keeps_its_order(
     (bodies,) = store.client().keys("*:body")
     stored = store.client().hget(bodies, ids[0]).split(b"\n", 3)[3]
     assert RequestCodec(None).decode(stored).url == f"http://e.com/{first}"
+
+
+SETTINGS = """
+BOT_NAME = "store"
+SPIDER_MODULES = ["spiders"]
+REDIS_URL = {url!r}
+SCHEDULER_QUEUE_KEY = "old:%(spider)s:requests"
+"""
+SPIDERS = """
+from orbweb.adapters.scrapy.spiders import RedisSpider
+
+class Shop(RedisSpider):
+    name = "shop"
+    redis_key = "%(name)s:urls"
+"""
+
+
+def test_a_project_says_which_keys_and_job_are_meant(store: Server, tmp_path: Path) -> None:
+    (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = changed\n")
+    (tmp_path / "changed.py").write_text(SETTINGS.format(url=store.url))
+    (tmp_path / "spiders.py").write_text(SPIDERS)
+    push(store.client(), Request("http://e.com/1"), key="old:shop:requests")
+    store.client().rpush("shop:urls", "http://e.com/2", "http://e.com/3")
+    command = [sys.executable, "-m", "orbweb", "migrate", "scrapy-redis", "--spider"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    found = []
+    for spider in ("shop", "shoes"):
+        done = subprocess.run(
+            [*command, spider, "--json"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        found.append((done.returncode, done.stdout or done.stderr))
+    (code, printed), wrong = found
+    report = json.loads(printed)
+    assert (code, report["job"], report["entered"], report["starts"]) == (0, "store.shop", 1, 2)
+    assert wrong == (2, "orbweb: the project has no spider 'shoes'; it has: shop\n")
 
 
 def test_keys_of_another_type_are_named(store: Server) -> None:
