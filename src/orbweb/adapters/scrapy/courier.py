@@ -160,7 +160,7 @@ class Courier:
 
     def _is_due(self) -> bool:
         """Work is running out: half of what the crawl has room for is not there."""
-        return self._wanted * 2 >= self._target
+        return self._wanted > 0 and self._wanted * 2 >= self._target
 
     async def _take_starts(self) -> None:
         starts = self._starts

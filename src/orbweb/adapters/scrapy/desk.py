@@ -344,7 +344,8 @@ class Desk:
         coming = courier.sent - self._received
         wanted = min(target - self.buffer.startable, MOST_WAITING * target - waiting) - coming
         if self.config.stop_after:
-            wanted = min(wanted, self.config.stop_after - self._handed_out - waiting - coming)
+            target = min(target, self.config.stop_after - self._handed_out - waiting - coming)
+            wanted = min(wanted, target)
         courier.want(max(0, wanted), target, starts=not self.starting.waiting)
 
     def _limit_of(self, slot: str) -> int:

@@ -11,6 +11,7 @@ from scrapy.dupefilters import BaseDupeFilter
 from scrapy.dupefilters import RFPDupeFilter as ScrapyDupeFilter
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import build_from_crawler, load_object
+from scrapy.utils.request import RequestFingerprinter
 
 from orbweb.adapters.scrapy.dupefilter import set_fingerprint
 from orbweb.errors import ConfigError
@@ -20,6 +21,8 @@ from orbweb.model.url import BadUrlError, host_of
 
 Fingerprint = Callable[[Request], int | None]
 """A signed 64-bit number; None: the request is not to be deduplicated."""
+
+MOST_PRINTS = 50_000
 
 ORDERS = ("priority", "fifo", "lifo")
 
@@ -104,6 +107,9 @@ class Filter:
         kind = load_object(settings["DUPEFILTER_CLASS"])
         self.local: BaseDupeFilter | None = None
         self._fingerprinter = crawler.request_fingerprinter
+        self._is_plain = type(self._fingerprinter) is RequestFingerprinter
+        self._prints: dict[str, int] = {}
+        """Of URLs met before, as the links of a site's menu come again on every page."""
         self._made: Any = None
         if kind is BaseDupeFilter:
             self.fingerprint: Fingerprint = _nothing
@@ -125,7 +131,16 @@ class Filter:
             self.local = made
 
     def _by_project(self, request: Request) -> int:
-        return _number(self._fingerprinter.fingerprint(request))
+        if not self._is_plain or request.method != "GET" or request.body:
+            return _number(self._fingerprinter.fingerprint(request))
+        print_ = self._prints.get(request.url)
+        if print_ is None:
+            print_ = _number(self._fingerprinter.fingerprint(request))
+            if len(self._prints) >= MOST_PRINTS:
+                self._prints.clear()
+            if "verbatim_url" not in request.meta:
+                self._prints[request.url] = print_
+        return print_
 
     def _by_filter(self, request: Request) -> int:
         found = self._made.request_fingerprint(request)
