@@ -7,10 +7,8 @@ import sys
 import warnings
 from typing import Any
 
-from scrapy import Request, Spider
-from scrapy.crawler import AsyncCrawlerProcess
+from scrapy import Request, Spider, crawler
 from scrapy.exceptions import ScrapyDeprecationWarning
-from tests.scrapy.crawls import QUIET
 
 from orbweb.adapters.scrapy.spiders import RedisSpider
 
@@ -42,7 +40,8 @@ def main() -> None:
     spider = KINDS[kind]
     if site:
         spider.start_urls = [site]  # type: ignore[attr-defined]
-    process = AsyncCrawlerProcess({**QUIET, "LOG_LEVEL": "INFO", **json.loads(settings)})
+    kind_of_process = getattr(crawler, "AsyncCrawlerProcess", crawler.CrawlerProcess)
+    process = kind_of_process({**json.loads(settings), "LOG_LEVEL": "INFO"})
     process.crawl(spider)
     process.start()
 

@@ -101,12 +101,14 @@ class RedisStatsCollector(StatsCollector):
         super().clear_stats()
 
     def open_spider(self, spider: Spider | None = None) -> None:
-        super().open_spider()
         self._flusher = threading.Thread(target=self._flush_often, name="stats", daemon=True)
         self._flusher.start()
 
     def close_spider(self, spider: Spider | None = None, reason: str | None = None) -> None:
-        super().close_spider(reason=reason)
+        if spider is None:
+            super().close_spider(reason=reason)
+        else:  # Scrapy 2.13 asks for it, later ones warn of it
+            super().close_spider(spider, reason)
         if self._flusher is None:
             return
         self._ended.set()
