@@ -80,10 +80,13 @@ async def test_16_what_waits_and_what_is_remembered_are_told_apart(store: Server
         admin = Admin(servers, "orbweb")
         (info,) = await admin.runs("scrapybot.tree")
         place = await admin.seen.find("scrapybot.tree")
+        weight = await admin.weigh(place)
     finally:
         await servers.aclose()
     assert info.status.queued >= 20
     assert place.count >= info.status.queued + 19
+    assert weight.waiting_bytes >= 100 * info.status.queued
+    assert 8 * place.count <= weight.seen_bytes <= 300 * place.count
 
 
 async def test_17_requests_that_are_not_filtered_are_never_merged(store: Server) -> None:

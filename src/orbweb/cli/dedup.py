@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from orbweb.cli import show
 from orbweb.cli.snapshot import Exporter, finish, load_snapshot, open_text, read_snapshot
 from orbweb.cli.store import ask
 from orbweb.errors import ConfigError
+from orbweb.frontier.admin import Admin
 from orbweb.frontier.seen import SeenKind
 from orbweb.frontier.seen_admin import SeenAdmin
 from orbweb.frontier.seen_places import SeenPlace, SeenShard
+from orbweb.frontier.weight import Weight
 from orbweb.model.fingerprint import fingerprint
 from orbweb.model.request import Request
 from orbweb.model.url import host_of
@@ -23,12 +26,19 @@ AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
 def stats(settings: Settings, job: str, run: str | None, *, as_json: bool) -> None:
-    """Print how many URLs were seen, in what, and how full it is."""
-    place = ask(settings, lambda admin: admin.seen.find(job, run))
+    """Print how many URLs were seen, in what, how full it is, and how much memory all takes."""
+
+    async def look(admin: Admin) -> tuple[SeenPlace, Weight]:
+        place = await admin.seen.find(job, run)
+        return place, await admin.weigh(place)
+
+    place, weight = ask(settings, look)
     if as_json:
-        show.as_json(_record(place))
+        show.as_json({**_record(place), **asdict(weight)})
         return
     print(f"{job} · {_owner(place)}: {show.counted(place.count, 'seen URL')}, kind {place.kind}")
+    seen, waiting = (show.size(bytes_) for bytes_ in (weight.seen_bytes, weight.waiting_bytes))
+    print(f"  memory of the store: about {seen} for seen URLs, {waiting} for what waits")
     several = len(place.shards) > 1
     if place.capacity:
         fullest = "the fullest shard " if several else ""

@@ -12,12 +12,14 @@ from orbweb.frontier.base import DeadLetter, Status
 from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
 from orbweb.frontier.seen_admin import SeenAdmin
+from orbweb.frontier.seen_places import SeenPlace
 from orbweb.frontier.server import answer_of
 from orbweb.frontier.servers import Servers
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.steering import HostAdmin
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word, parse_body
+from orbweb.frontier.weight import Weight, weigh
 
 PAGE = 500
 
@@ -138,6 +140,10 @@ class Admin:
                 job, run, _ = split_run_name(given_up[i].decode())
                 unfinished[job, run] += int(given_up[i + 1])
         return total, [(job, run, pending) for (job, run), pending in unfinished.items()]
+
+    async def weigh(self, place: SeenPlace) -> Weight:
+        """How much memory a job takes, for what waits and for what it has seen; an estimate."""
+        return await weigh(self._servers, place)
 
     def items(self, info: RunInfo) -> ValkeyItemBook:
         """What the store knows of the items of a run."""
