@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from scrapy import Spider
@@ -63,3 +65,10 @@ class Worker:
 async def crawl(spider: type[Spider], settings: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     """One worker, to the end; returns its statistics."""
     return await Worker(spider, settings, **arguments).run()
+
+
+async def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
+    """Wait until something has come about."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

@@ -64,10 +64,10 @@ class Desk:
         self.room = Room(self, config, post)
         self.codec = RequestCodec(crawler.spider, allow_pickle=config.allow_pickle)
         self.starting = Starting(self.room, self._settle, self._count_refused)
-        filter = Filter(crawler)
+        self.filter = Filter(crawler)
         self.links = Links(
-            Entry(filter.fingerprint, order_of(settings), self.room.node),
-            filter,
+            Entry(self.filter.fingerprint, order_of(settings), self.room.node),
+            self.filter,
             self.codec,
             self.room.put,
             self._keep_here,
@@ -163,7 +163,8 @@ class Desk:
         work.ended = True
         self._settle(work)
         if self._enough() and not self._works and not self.stopped:
-            self._close_spider(f"{self.config.stop_after} requests were asked for and are done")
+            log.info("%d requests were asked for and are done", self.config.stop_after)
+            self._close_spider("stop_after")
 
     def stop(self) -> None:
         """Begin nothing more, and give back at once what has not begun."""
@@ -197,6 +198,8 @@ class Desk:
         if claim.leases:
             self.over = False
             self._wake()
+        elif self.starting.failed and self._only_seeding_left(claim):
+            self.on_over()
         self._ask()
 
     def on_acked(self, acks: Sequence[Ack], kept: Sequence[bool]) -> None:
@@ -331,6 +334,11 @@ class Desk:
 
     def _is_valid(self, lease: Lease) -> bool:
         return self.room.ledger.valid(lease.held, time.monotonic())
+
+    def _only_seeding_left(self, claim: Claim) -> bool:
+        """What is left is to run `start()`, in which this worker has failed."""
+        pseudo = 1 + self.config.run.keep_alive
+        return claim.pending <= pseudo and not self._works and not self.room.waiting
 
     def _enough(self) -> bool:
         return 0 < self.config.stop_after <= self._handed_out

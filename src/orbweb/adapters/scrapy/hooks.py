@@ -36,6 +36,7 @@ def install(crawler: Crawler, desk: Desk) -> None:
     pages["process_start"].append(watch.process_start)
     fetches["process_exception"].append(watch.process_exception)
     if desk.config.politeness:
+        _take_delays_away(engine.downloader)
         gate = TurnGate(desk)
         fetches["process_request"].append(gate.process_request)
         fetches["process_exception"].appendleft(gate.process_exception)
@@ -77,6 +78,18 @@ def wake(crawler: Crawler) -> None:
         slot.nextcall.schedule()
 
 
+def _take_delays_away(downloader: Any) -> None:
+    """Scrapy's own delay would make requests late that have waited for their turn already."""
+    get_slot = downloader._get_slot
+
+    def slot_without_delay(*args: Any, **options: Any) -> Any:
+        key, slot = get_slot(*args, **options)
+        slot.delay = 0.0
+        return key, slot
+
+    downloader._get_slot = slot_without_delay
+
+
 class Watch:
     """What Scrapy's middlewares and signals tell of a request."""
 
@@ -105,8 +118,9 @@ class Watch:
                 yield one
                 await starting.room_for_seeds()
             starting.seeded()
-        finally:
-            starting.give_up_seeding()
+        except BaseException as error:
+            starting.give_up_seeding(error)
+            raise
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any], spider: Any = None

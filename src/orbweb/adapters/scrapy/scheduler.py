@@ -67,11 +67,16 @@ class Scheduler(BaseScheduler):
         self._restore_signal = _on_sigusr1(
             lambda: _close_spider(self.crawler, "drained"), self.desk.post
         )
-        return self.desk.open()
+        opened = self.desk.open()
+        if (local := self.desk.filter.local) is not None:
+            opened.addCallback(lambda _: local.open())
+        return opened
 
     def close(self, reason: str) -> Deferred[None] | None:
         """Hand in what is done, give back what is not, and leave. Nothing is deleted."""
         self._restore_signal()
+        if (local := self.desk.filter.local) is not None:
+            local.close(reason)
         return self.desk.close()
 
     def has_pending_requests(self) -> bool:

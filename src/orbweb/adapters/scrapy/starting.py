@@ -39,6 +39,8 @@ class Starting:
         self._seeding: Deferred[bool] | None = None
         self._seeds = False
         self._ended = False
+        self.failed = False
+        """`start()` has raised here."""
 
     @property
     def waiting(self) -> bool:
@@ -102,10 +104,11 @@ class Starting:
             self._seeds = False
             self._room.put(SeedEnd(done=True))
 
-    def give_up_seeding(self) -> None:
+    def give_up_seeding(self, error: BaseException | None = None) -> None:
         """`start()` has not come to its end: another worker is to run it."""
         if self._seeds:
             self._seeds = False
+            self.failed = isinstance(error, Exception)
             self._room.put(SeedEnd(done=False))
 
     def _decide(self, granted: bool) -> None:
