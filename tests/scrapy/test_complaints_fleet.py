@@ -174,13 +174,13 @@ async def tick(slips: list[float], every: float = 0.05) -> None:
 
 async def test_08_a_page_costs_at_most_two_calls_of_the_store(store: Server) -> None:
     def answer(hit: Hit) -> Page:
-        return links(*(f"/{n}" for n in range(1, 101)))
+        return links(*(f"/{n}" for n in range(1, 61)))
 
     with Site(answer) as site:
         before = calls(store)
         await crawl(at(site), project(store))
-    assert len(site.counts()) == 101
-    assert calls(store) - before <= 2 * 101  # scrapy-redis: 102, one for each link
+    assert len(site.counts()) == 61
+    assert calls(store) - before <= 2 * 61  # scrapy-redis: 62 a page, one for each link
 
 
 def calls(store: Server) -> int:
@@ -297,9 +297,9 @@ async def test_13_an_idle_worker_is_quiet(store: Server) -> None:
     worker = Worker(Quiet, project(store, ORBWEB_KEEP_ALIVE=True))
     running = asyncio.ensure_future(worker.run())
     await until(lambda: any(each["cmd"] == "blmove" for each in client.client_list()))
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(0.5)
     before = calls(store)
-    await asyncio.sleep(3.0)
+    await asyncio.sleep(2.5)
     assert calls(store) - before <= 1  # ten a minute; scrapy-redis: 120
     assert len({each["id"] for each in client.client_list()} - connected) <= 2
     await worker.stop()

@@ -54,6 +54,7 @@ def test_a_worker_crawls_to_the_end_without_a_warning(store: Server, reactor: bo
     assert store.client().llen("redis_tree:items") == 60
     assert "Deprecat" not in log
     assert log.count("] ERROR: ") == 1  # of the bad entry
+    assert "Traceback" not in log
     assert "'finish_reason': 'finished'" in log
 
 

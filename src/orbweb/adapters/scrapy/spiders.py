@@ -18,7 +18,12 @@ from scrapy.spiders import CrawlSpider, Spider
 
 from orbweb.adapters.scrapy import connection, defaults
 from orbweb.adapters.scrapy.room import room_of
-from orbweb.adapters.scrapy.start_data import OTHER_FIELDS, read_entry, request_from_entry
+from orbweb.adapters.scrapy.start_data import (
+    OTHER_FIELDS,
+    StartEntryError,
+    read_entry,
+    request_from_entry,
+)
 from orbweb.adapters.scrapy.starts import StartSource
 
 if TYPE_CHECKING:
@@ -160,9 +165,9 @@ class RedisMixin(Base):
                     async for request in self._requests_of(entry):
                         yield request
                 except Exception as error:
-                    self._say_refused(entry, error)
+                    self._say_refused(batch.key, entry, error)
                     batch.refuse(entry, f"{type(error).__name__}: {error}")
-            self.logger.debug("Read %s entries from '%s'", len(batch.entries), self.redis_key)
+            self.logger.debug("Read %s entries from '%s'", len(batch.entries), batch.key)
 
     async def _own_start_then_redis(self) -> AsyncIterator[Any]:
         """For spiders that override `start`: entries from Redis follow if it did not read them."""
@@ -222,9 +227,13 @@ class RedisMixin(Base):
         if not found:
             self.logger.debug("Request not made from data: %s", entry)
 
-    def _say_refused(self, entry: Any, error: Exception) -> None:
+    def _say_refused(self, key: str, entry: Any, error: Exception) -> None:
         self.logger.error(
-            "Start entry %r is kept in '%s:bad': %s", entry, self.redis_key, error, exc_info=error
+            "Start entry %r is kept in '%s:bad': %s",
+            entry,
+            key,
+            error,
+            exc_info=None if isinstance(error, StartEntryError) else error,
         )
 
     # -- with any other scheduler: scrapy-redis's way
@@ -267,7 +276,7 @@ class RedisMixin(Base):
             self.logger.debug("Read %s requests from '%s'", found, self.redis_key)
 
     def _refuse(self, entry: Any, error: Exception) -> None:
-        self._say_refused(entry, error)
+        self._say_refused(self.redis_key, entry, error)
         text = entry.decode("utf-8", "backslashreplace") if isinstance(entry, bytes) else str(entry)
         reason = f"{type(error).__name__}: {error}"
         record = {"entry": text, "reason": reason, "at": round(time.time(), 3)}
