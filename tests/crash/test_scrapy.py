@@ -1,4 +1,4 @@
-"""Scrapy workers in real processes: killed, told to stop, left without a store. The origin judges."""
+"""Scrapy workers in real processes: killed, told to stop, left without a store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class ScrapyFleet:
         self.site.stop()
 
     def start(self, spider: str = "tree", **settings: object) -> Node:
-        words = [f"{name}={value}" for name, value in {"ORBWEB_LEASE": 3, **settings}.items()]
+        settings = {"ORBWEB_LEASE": 3, "ORBWEB_RUN_ID": "night", **settings}
+        words = [f"{name}={value}" for name, value in settings.items()]
         command = [sys.executable, str(WORKER), spider, *words]
         worker = Node(command, self.directory, self.environment)
         self.workers.append(worker)
@@ -96,7 +97,7 @@ def finish_reason(worker: Node) -> str:
 
 
 KILLS = [
-    pytest.param(300, 3, id="3 kills"),
+    pytest.param(200, 2, id="2 kills"),
     pytest.param(4000, 8, id="8 kills", marks=[pytest.mark.long, pytest.mark.timeout(400)]),
 ]
 
@@ -119,3 +120,36 @@ def test_kills_lose_no_page_and_no_item(
         assert not fleet.missing()
         assert not fleet.missing_items()
         assert fleet.origin().repeats() <= kills * 64  # what a worker may hold
+
+
+def test_a_store_that_is_killed_and_comes_back_loses_no_page(tmp_path: Path, store: Server) -> None:
+    with ScrapyFleet(tmp_path, store, 200) as fleet:
+        workers = [fleet.start(), fleet.start()]
+        for hits in (30, 100):
+            fleet.until(hits)
+            store.kill()
+            time.sleep(1.0)
+            store.start()
+        assert [worker.wait(60) for worker in workers] == [0, 0]
+        assert [finish_reason(worker) for worker in workers] == ["finished", "finished"]
+        assert not fleet.missing()
+        assert not fleet.missing_items()
+
+
+def test_a_worker_whose_store_is_gone_ends_when_it_is_told_to(
+    tmp_path: Path, store: Server
+) -> None:
+    with ScrapyFleet(tmp_path, store, 200) as fleet:
+        worker = fleet.start(ORBWEB_GIVE_UP=3)
+        fleet.until(30)
+        store.kill()
+        time.sleep(0.5)
+        worker.signal(signal.SIGTERM)
+        told = time.monotonic()
+        worker.wait(30)
+        assert time.monotonic() - told < 15
+        assert "done again" in worker.text()
+        store.start()
+        assert fleet.start().wait(60) == 0
+        assert not fleet.missing()
+        assert not fleet.missing_items()

@@ -276,6 +276,18 @@ async def test_a_finished_crawl_begins_anew_unless_it_is_kept(store: Server) -> 
     assert len(site.hits) == 12
 
 
+async def test_a_late_worker_of_a_fleet_does_not_begin_a_finished_crawl_anew(
+    store: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Site(tree(40, delay=0.02)) as site:
+        workers = [Worker(at(site), project(store, CONCURRENT_REQUESTS=2)) for _ in range(2)]
+        await asyncio.gather(*(worker.run() for worker in workers))
+        stats = await crawl(at(site), project(store))
+    assert stats["finish_reason"] == "finished"
+    assert len(site.hits) == 40
+    assert "nothing to do: scrapybot.tree was finished at" in caplog.text
+
+
 async def test_flushing_at_the_start_spares_a_crawl_that_is_at_work(store: Server) -> None:
     with Site(tree(60, delay=0.02)) as site:
         settings = project(store, SCHEDULER_FLUSH_ON_START=True, CONCURRENT_REQUESTS=2)

@@ -18,8 +18,9 @@ from orbweb.frontier.seen import SeenConfig, SeenKind
 
 FOR_EVER_MS = 100 * 365 * 86_400_000
 
-CLOSING_MS = 2000
-"""How long a finished run that is not kept is still there, so that all its workers see its end."""
+FLEET_MS = 60_000
+"""So long after the end of a run that is not kept, and that several workers have done, one more
+that starts is taken for a late one of them, and has nothing to do."""
 
 ROOM_MS = 20
 """What a host's gap is made longer by: between the scheduler's word and the socket Scrapy needs a
@@ -122,6 +123,7 @@ def _run_config(
         ),
         fetch_timeout_ms=int((settings.getfloat("DOWNLOAD_TIMEOUT") or 3600.0) * 1000),
         lease_ms=int(lease * 1000),
+        host_backlog_limit=_number(settings, "ORBWEB_HOST_BACKLOG_LIMIT", 0, low=0),
         max_retries=0,
         max_deliveries=_number(settings, "ORBWEB_MAX_DELIVERIES", 5, low=1),
         keep_alive=resident,
@@ -129,8 +131,9 @@ def _run_config(
         seen=SeenConfig(
             kind=SeenKind(kind),
             capacity=_number(settings, "ORBWEB_DEDUP_CAPACITY", 1_000_000, low=1),
+            error_rate=_error_rate(settings),
         ),
-        finished_ttl_ms=FOR_EVER_MS if kept else CLOSING_MS,
+        finished_ttl_ms=FOR_EVER_MS if kept else FLEET_MS,
     )
 
 
@@ -150,11 +153,18 @@ def _politeness(settings: BaseSettings) -> dict[str, Any]:
     }
 
 
+def _error_rate(settings: BaseSettings) -> float:
+    value = _seconds(settings, "ORBWEB_DEDUP_ERROR_RATE", 1e-6)
+    if not 0 < value <= 0.5:
+        raise ConfigError(f"ORBWEB_DEDUP_ERROR_RATE is {value:g}; it lies above 0 and up to 0.5")
+    return value
+
+
 def _seconds(settings: BaseSettings, name: str, default: float) -> float:
     try:
         value = settings.getfloat(name, default)
     except (TypeError, ValueError):
-        raise ConfigError(f"{name} is {settings.get(name)!r}, not a number of seconds") from None
+        raise ConfigError(f"{name} is {settings.get(name)!r}, not a number") from None
     if value < 0:
         raise ConfigError(f"{name} is {value:g}; it cannot be negative")
     return value

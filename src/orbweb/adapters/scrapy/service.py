@@ -126,7 +126,7 @@ class Service:
                 revive=self._note_outage,
             )
             admin = Admin(servers, config.prefix)
-            opened = await join_run(session, admin, config)
+            opened = await join_run(session, frontier, admin, config)
             await self._serve(session, frontier, admin, opened)
             with suppress(TimeoutError, StoreUnavailable, RedisError, OSError):
                 async with asyncio.timeout(LEAVE_SECONDS):
