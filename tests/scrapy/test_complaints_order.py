@@ -219,6 +219,51 @@ async def test_22_a_host_that_asks_for_a_pause_gets_it_from_all(store: Server) -
     assert second - first >= 1.0
 
 
+async def test_22_a_request_may_wait_without_taking_anybodys_place(store: Server) -> None:
+    class Later(Spider):
+        name = "later"
+
+        def parse(self, response: Any) -> Any:
+            if response.url.endswith("/"):
+                yield Request(response.urljoin("/later"), meta={"orbweb_delay": 0.7, "n": 1})
+                yield Request(response.urljoin("/wrong"), meta={"orbweb_delay": "soon"})
+                for n in range(5):
+                    yield Request(response.urljoin(f"/{n}"))
+            elif response.url.endswith("/later"):
+                assert response.meta["n"] == 1
+
+    changes = {"CONCURRENT_REQUESTS": 1, "SCHEDULER_PERSIST": True}
+    with Site() as site:
+        stats = await crawl(at(site, Later), project(store, **changes))
+    arrived = {hit.path: hit.at for hit in site.hits}
+    assert site.paths()[-1] == "/later"
+    assert arrived["/later"] - arrived["/"] >= 0.7
+    assert "/wrong" not in arrived
+    assert stats["finish_reason"] == "finished"
+    (why,) = store.client().keys("*:why")
+    (reason,) = store.client().hvals(why)
+    assert b"not a number of seconds" in reason
+
+
+async def test_15_what_must_not_be_dropped_is_kept_apart_exactly(store: Server) -> None:
+    class Orders(Spider):
+        name = "orders"
+
+        def parse(self, response: Any) -> Any:
+            for n in range(300):
+                meta = {"orbweb_exact": n % 2 == 0}
+                yield Request(response.urljoin(f"/{n}"), self.parse_item, meta=meta)
+
+        def parse_item(self, response: Any) -> Any: ...
+
+    changes = {"ORBWEB_DEDUP_CAPACITY": 64, "ORBWEB_DEDUP_ERROR_RATE": 0.5}
+    with Site() as site:
+        await crawl(at(site, Orders), project(store, ORBWEB_DEDUP_FILTER="bloom", **changes))
+    found = {int(path[1:]) for path in site.counts() if path != "/"}
+    assert set(range(0, 300, 2)) <= found
+    assert len(found) < 300  # the filter, made too small on purpose, has dropped some others
+
+
 async def test_23_all_keys_of_a_crawl_lie_in_one_slot_of_a_cluster(store: Server) -> None:
     class Slots(RedisSpider):
         name = "slots"

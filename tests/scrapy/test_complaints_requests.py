@@ -11,16 +11,19 @@ from typing import Any
 
 import pytest
 from scrapy import FormRequest, Request, Spider
-from tests.scrapy.crawls import Worker, crawl, project
+from tests.scrapy.crawls import Worker, crawl, made_crawler, project
 from tests.scrapy.processes import tree
 from tests.scrapy.site import Page, Site, links
 from tests.scrapy.test_complaints_fleet import at, until
 from tests.scrapy.test_migrate import push
 from tests.servers import Server
 
+from orbweb.adapters.scrapy.dupefilter import RFPDupeFilter
+from orbweb.adapters.scrapy.scheduler import Scheduler
 from orbweb.adapters.scrapy.spiders import RedisSpider
 from orbweb.adapters.scrapy.stats import RedisStatsCollector
 from orbweb.cli.migrate import MigratePlan, migrate
+from orbweb.errors import ConfigError
 from orbweb.frontier.base import NewRequest
 from orbweb.frontier.server import connect
 from orbweb.frontier.valkey import ValkeyFrontier
@@ -257,6 +260,28 @@ async def test_32_any_dupefilter_of_scrapy_works(
     assert len(site.hits) == hits
 
 
+async def test_32_a_filter_of_the_project_that_decides_itself_is_asked(
+    store: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Odd(RFPDupeFilter):
+        def request_seen(self, request: Request) -> bool:
+            return "odd" in request.url
+
+    with Site(lambda hit: links("/odd", "/even")) as site:
+        await crawl(at(site), project(store, DUPEFILTER_CLASS=Odd))
+    assert site.counts() == {"/": 1, "/even": 1}
+    assert "Odd.request_seen() is asked for every request" in caplog.text
+
+
+def test_32_a_spider_of_scrapy_redis_itself_is_refused_with_the_remedy() -> None:
+    original = type("RedisSpider", (Spider,), {"__module__": "scrapy_redis.spiders"})
+    spider = type("Shop", (original,), {"name": "shop"})
+    crawler = made_crawler(spider)
+    crawler.spider = spider()
+    with pytest.raises(ConfigError, match="install_as_scrapy_redis"):
+        Scheduler.from_crawler(crawler)
+
+
 async def test_33_two_projects_with_a_spider_of_one_name_do_not_meet(store: Server) -> None:
     with Site(tree(30, delay=0.01)) as one, Site(tree(30, delay=0.01)) as two:
         both = [
@@ -265,6 +290,43 @@ async def test_33_two_projects_with_a_spider_of_one_name_do_not_meet(store: Serv
         await asyncio.gather(*both)
     assert len(one.hits) == len(one.counts()) == 30
     assert len(two.hits) == len(two.counts()) == 30
+
+
+async def test_34_a_session_stays_with_the_worker_that_has_it(store: Server) -> None:
+    class Login(Spider):
+        name = "login"
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.mine: set[str] = set()
+
+        def parse(self, response: Any) -> Any:
+            for n in range(20):
+                yield Request(response.urljoin(f"/login{n}"), self.parse_login)
+
+        def parse_login(self, response: Any) -> Any:
+            number = response.url.rpartition("login")[2]
+            self.mine.add(number)
+            meta = {"orbweb_here": True}
+            yield Request(response.urljoin(f"/account{number}"), self.parse_account, meta=meta)
+
+        def parse_account(self, response: Any) -> Any:
+            yield {"mine": response.url.rpartition("account")[2] in self.mine}
+
+    items: list[Any] = []
+
+    class Keep:
+        def process_item(self, item: Any) -> Any:
+            items.append(item)
+            return item
+
+    settings = project(store, CONCURRENT_REQUESTS=2, ITEM_PIPELINES={Keep: 1})
+    with Site(lambda hit: Page(delay=0.05)) as site:
+        workers = [Worker(at(site, Login), settings) for _ in range(2)]
+        await asyncio.gather(*(worker.run() for worker in workers))
+    shares = [worker.stats.get("response_received_count", 0) for worker in workers]
+    assert min(shares) >= 4
+    assert items == [{"mine": True}] * 20
 
 
 async def test_34_cookies_in_a_request_go_with_it_to_any_worker(store: Server) -> None:

@@ -36,6 +36,16 @@ class _Alias(MetaPathFinder, Loader):
             module.__spec__ = module.__spec__.loader_state
 
 
+def refuse_originals(spider: type) -> None:
+    """Raise `ConfigError` for a spider of scrapy-redis itself: nobody would read its entries."""
+    if any(kind.__module__.partition(".")[0] == NAME for kind in spider.__mro__):
+        raise ConfigError(
+            f"{spider.__name__} derives from scrapy-redis's own class, with Orbweb's scheduler. "
+            "Right would be orbweb.adapters.scrapy.spiders, or install_as_scrapy_redis() at the "
+            "beginning of settings.py, by which scrapy_redis means Orbweb's package"
+        )
+
+
 def install_as_scrapy_redis() -> None:
     """Let `import scrapy_redis` mean this package, in this process. Call it in `settings.py`.
 

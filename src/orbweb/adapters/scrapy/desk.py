@@ -21,6 +21,7 @@ from orbweb.adapters.scrapy.outbox import Fetched
 from orbweb.adapters.scrapy.room import Room
 from orbweb.adapters.scrapy.starting import Starting
 from orbweb.adapters.scrapy.starts import is_start
+from orbweb.adapters.scrapy.wishes import DELAY, delay_ms
 from orbweb.adapters.scrapy.work import Work
 from orbweb.engine.pacer import Turn
 from orbweb.errors import OrbwebError, RunLost, SpiderError
@@ -273,13 +274,20 @@ class Desk:
 
     def _decode(self, lease: Lease, turn: Turn) -> None:
         try:
-            work = Work(lease, self.codec.decode(lease.payload), turn=turn)
+            request = self.codec.decode(lease.payload)
+            wait_ms = delay_ms(request)
         except OrbwebError as error:
             known = isinstance(error, SpiderError)
             reason = Reason.UNKNOWN_CALLBACK if known else Reason.UNDECODABLE
             log.error("request %s of %s cannot be made: %s", lease.id, lease.host, error)
             self.room.put(Nack(*lease.held, fatal=True, reason=reason, error=str(error)))
             return
+        if wait_ms:
+            del request.meta[DELAY]
+            payload = self.codec.encode(request)
+            self.room.put(Nack(*lease.held, wait_ms, counted=False, payload=payload))
+            return
+        work = Work(lease, request, turn=turn)
         if self._is_suspect(lease):
             self._suspect = work
         self._by_held[lease.held] = work

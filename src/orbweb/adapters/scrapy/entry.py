@@ -13,11 +13,15 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.request import RequestFingerprinter
 
-from orbweb.adapters.scrapy.dupefilter import set_fingerprint
+from orbweb.adapters.scrapy.dupefilter import RFPDupeFilter, set_fingerprint
+from orbweb.adapters.scrapy.wishes import EXACT
 from orbweb.errors import ConfigError
 from orbweb.frontier.base import PRIORITY_LIMIT, NewRequest
+from orbweb.log import get_logger
 from orbweb.model.fingerprint import derived_fingerprint, request_id
 from orbweb.model.url import BadUrlError, host_of
+
+log = get_logger("orbweb.scrapy")
 
 Fingerprint = Callable[[Request], int | None]
 """A signed 64-bit number; None: the request is not to be deduplicated."""
@@ -59,7 +63,8 @@ class Entry:
                 origin = (self._node, str(self._count))
             number = derived_fingerprint(*origin, request.method, request.url)
             id, seen = request_id(number), number if seed else None
-        return NewRequest(id, self.host(request), self.priority(request), seen, payload)
+        sure = bool(request.meta.get(EXACT))
+        return NewRequest(id, self.host(request), self.priority(request), seen, payload, sure)
 
     def host(self, request: Request) -> str:
         """Unit of politeness and of taking turns."""
@@ -127,8 +132,14 @@ class Filter:
         self._made = made
         if hasattr(made, "request_fingerprint"):
             self.fingerprint = self._by_filter
-        else:
+        if kind.request_seen not in (RFPDupeFilter.request_seen, ScrapyDupeFilter.request_seen):
             self.local = made
+            log.warning(
+                "DUPEFILTER_CLASS: %s.request_seen() is asked for every request, in the loop of "
+                "the crawl, and what it remembers is not stored in one step with the request. "
+                "ORBWEB_DEDUP_FILTER offers Bloom and exact filters that are",
+                kind.__name__,
+            )
 
     def _by_project(self, request: Request) -> int:
         if not self._is_plain or request.method != "GET" or request.body:

@@ -13,6 +13,7 @@ from orbweb.adapters.scrapy.codec import RequestCodec
 from orbweb.adapters.scrapy.entry import Entry, Filter
 from orbweb.adapters.scrapy.outbox import Add, Emit, Note
 from orbweb.adapters.scrapy.seeding import Seed
+from orbweb.adapters.scrapy.wishes import HERE
 from orbweb.adapters.scrapy.work import Work
 from orbweb.errors import UnserialisableError
 from orbweb.frontier.base import Ack
@@ -121,10 +122,8 @@ class Links:
         if not request.dont_filter and self._is_filtered(request, print_, page):
             self._say_filtered(request)
             return False
-        try:
-            payload = self._codec.encode(request)
-        except UnserialisableError as error:
-            self._say_kept(request, error)
+        payload = self._payload(request)
+        if payload is None:
             if print_ is not None:
                 self._kept.add(print_)
             self._keep(request, page)
@@ -146,6 +145,16 @@ class Links:
                 self._emit(page)
         self._count("redis")
         return True
+
+    def _payload(self, request: Request) -> bytes | None:
+        """The request for the store; None when this worker is to do it itself."""
+        if request.meta.get(HERE):
+            return None
+        try:
+            return self._codec.encode(request)
+        except UnserialisableError as error:
+            self._say_kept(request, error)
+            return None
 
     def _emit(self, page: Work) -> None:
         assert page.lease is not None

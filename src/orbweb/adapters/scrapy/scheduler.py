@@ -16,6 +16,7 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.reactor import is_reactor_installed
 from twisted.internet.defer import Deferred
 
+from orbweb.adapters.scrapy.alias import refuse_originals
 from orbweb.adapters.scrapy.config import room_config
 from orbweb.adapters.scrapy.desk import Desk
 from orbweb.adapters.scrapy.hooks import install, install_on_slot, slot_of, wake
@@ -43,6 +44,7 @@ class Scheduler(BaseScheduler):
             raise ConfigError(
                 "the scheduler is for a crawler that runs: its spider is not made yet"
             )
+        refuse_originals(type(crawler.spider))
         self.desk = Desk(
             crawler,
             room_config(crawler.settings, crawler.spider),
