@@ -125,6 +125,9 @@ class Starting:
         """No more entries come."""
         self._ended = True
         self._awake()
+        seeding, self._seeding = self._seeding, None
+        if seeding is not None:
+            seeding.callback(False)
 
     def stop(self) -> None:
         """Give everything back."""
@@ -138,9 +141,6 @@ class Starting:
             work.give_back = work.ended = True
             self._settle(work)
         self.give_up_seeding()
-        seeding, self._seeding = self._seeding, None
-        if seeding is not None:
-            seeding.callback(False)
 
     def _awake(self) -> None:
         awaited, self._awaited = self._awaited, None
