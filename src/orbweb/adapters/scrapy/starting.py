@@ -68,7 +68,7 @@ class Starting:
             self.current = work
             try:
                 yield batch
-                work.fail(Reason.DONE, "")
+                work.fail(Reason.START_ENTRIES, "")
             except GeneratorExit:
                 work.fail(Reason.CALLBACK_ERROR, "start() came to an end within these entries")
                 raise
