@@ -1,7 +1,8 @@
 -- reset: forget runs of a job, so that the next start begins anew. Their keys become garbage.
 --
 -- KEYS  1 shard tag
--- ARGV  1 time, 2 job, 3 run, 4 also what the job has seen (0/1), 5 (may be missing) only this incarnation ('' = whichever)
+-- ARGV  1 time, 2 job, 3 run, 4 also what the job has seen (0/1), 5 only this incarnation ('' or
+--       missing = whichever)
 -- Returns  1 when there was such a run
 
 local name = ARGV[2] .. ':' .. ARGV[3]
