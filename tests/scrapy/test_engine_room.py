@@ -365,3 +365,25 @@ def test_a_worker_without_a_store_does_not_begin(store: Server) -> None:
         _, log = worker.communicate(timeout=60)
     assert not site.hits
     assert "no Redis or Valkey answers at redis://:***@127.0.0.1:1/0" in log
+
+
+# -- among the project's middlewares
+
+
+async def test_what_a_middleware_makes_of_an_error_passes_the_middlewares_that_follow(
+    store: Server,
+) -> None:
+    class Rescues:
+        def process_spider_exception(self, response: Any, exception: Exception) -> Any:
+            return [Request(f"{site.url}/rescued"), Request(f"{site.url}/{'x' * 200}")]
+
+    class Raises(Tree):
+        def parse(self, response: Any) -> Any:
+            if response.url.endswith("/0"):
+                raise ValueError("help")
+
+    changes = {"SPIDER_MIDDLEWARES": {Rescues: 950}, "URLLENGTH_LIMIT": 100, "DEPTH_LIMIT": 5}
+    with Site() as site:
+        await crawl(at(site, Raises), project(store, **changes))
+    assert site.counts() == {"/0": 1, "/rescued": 1}
+    assert not await dead_letters(store)

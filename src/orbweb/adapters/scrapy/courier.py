@@ -15,8 +15,8 @@ from orbweb.adapters.scrapy.outbox import Outbox
 from orbweb.adapters.scrapy.starts import Starts
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.session import Session
-from orbweb.frontier.base import Ack, Claim, RunState
-from orbweb.log import get_logger
+from orbweb.frontier.base import Ack, Claim, Nack, RunState
+from orbweb.model.reasons import Reason
 
 CLAIM_BATCH = 100
 
@@ -31,8 +31,6 @@ IDLE_SECONDS = 20.0
 
 LEAST_CLAIM_SECONDS = 0.01
 """Time between two claims of which the first gave less than was wanted."""
-
-log = get_logger("orbweb.scrapy")
 
 
 class Crawl(Protocol):
@@ -174,6 +172,9 @@ class Courier:
         self._calls += 1
         claim, asked = await self._session.claim(want)
         answered = self._clock()
+        if self._stopping:
+            await self._give_back(claim)
+            return
         for lease in claim.leases:
             self._ledger.add(lease.held, asked)
         self._wanted = 0
@@ -184,6 +185,14 @@ class Courier:
             self._post(self._crawl.on_stop, "an operator asked the run to stop")
         elif claim.state is RunState.DONE and not claim.leases:
             await self._maybe_over(claim)
+
+    async def _give_back(self, claim: Claim) -> None:
+        """The worker was told to stop while it asked."""
+        if claim.leases:
+            self._calls += 1
+            await self._session.nack(
+                [Nack(*lease.held, counted=False, reason=Reason.STOPPED) for lease in claim.leases]
+            )
 
     def _pause(self, claim: Claim, want: int) -> float:
         if len(claim.leases) >= want:

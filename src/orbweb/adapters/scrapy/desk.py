@@ -108,7 +108,7 @@ class Desk:
         if self._ended:
             return None
         self._closed = Deferred()
-        self.room.close()
+        self.post(self.room.close)  # after what was posted before, such as requests to give back
         return self._closed
 
     @property
@@ -125,7 +125,6 @@ class Desk:
 
     def next(self) -> Request | None:
         """The next request to be fetched."""
-        self.gauge.pulse += 1
         self.links.settle_loose()
         work = None if self.stopped or self._enough() else self.buffer.pop()
         self._ask()
@@ -251,6 +250,9 @@ class Desk:
             self._stats.set_value("orbweb/store_calls", courier.calls)
         self._fire_opened(None)
         self._fire_closed()
+
+    def on_beat(self) -> None:
+        self.gauge.pulse += 1
 
     def pulse(self) -> int:
         return self.gauge.pulse

@@ -30,8 +30,11 @@ def install(crawler: Crawler, desk: Desk) -> None:
     engine: Any = crawler.engine
     pages, fetches = engine.scraper.spidermw.methods, engine.downloader.middleware.methods
     watch = Watch(desk)
-    # The end of each list is the engine's side, except for exceptions and requests to be sent.
+    # Next to the engine, which is the end of the lists, and next to the spider. Scrapy counts on
+    # both lists having the same middlewares at the same places.
     pages["process_spider_output"].append(watch.process_spider_output)
+    pages["process_spider_exception"].append(None)
+    pages["process_spider_output"].appendleft(None)
     pages["process_spider_exception"].appendleft(watch.process_spider_exception)
     pages["process_start"].append(watch.process_start)
     fetches["process_exception"].append(watch.process_exception)

@@ -98,6 +98,7 @@ class Links:
         """Scrapy is done with a request. What a middleware put in its place goes with it."""
         old, new = work.request, self._loose
         if old is None or new is None or not _continues(new, old):
+            self.settle_loose()
             return
         self._loose = None
         retried = new.meta.get("retry_times", 0) > old.meta.get("retry_times", 0)

@@ -65,8 +65,11 @@ class Owner(Crawl, Protocol):
     def on_outage(self) -> None:
         """The store did not answer; it may have lost its last writes."""
 
+    def on_beat(self) -> None:
+        """Called at each sign of life: the crawl's loop moves."""
+
     def pulse(self) -> int:
-        """A number that changes as long as the crawl's loop moves."""
+        """How often `on_beat` was called."""
 
     def beat(self) -> bytes:
         """What the worker says of itself."""
@@ -221,6 +224,7 @@ class Service:
         idle = min(IDLE_BEAT_SECONDS, config.lease_seconds / 3)
         while True:
             pause = config.beat_seconds if len(self._ledger) else idle
+            self._post(self._owner.on_beat)
             try:
                 await keeper.beat(frontier)
             except StoreUnavailable as error:
