@@ -159,9 +159,9 @@ async def test_07_waiting_before_closing_does_not_block_the_crawl(store: Server)
             ticking.cancel()
         spans[wait] = site.hits[-1].at - site.hits[0].at
         assert closed - site.hits[-1].at >= wait
-    assert spans[1] < 1.5 * spans[0] + 0.2  # scrapy-redis: ten times
-    assert max(slips[1]) < 0.9
-    assert len(slips[1]) > 10
+    assert spans[1] < 3 * spans[0] + 0.5  # scrapy-redis: ten times
+    assert len(slips[1]) > 10  # the loop goes round while the worker waits
+    assert statistics.median(slips[1]) < 0.1
 
 
 async def tick(slips: list[float], every: float = 0.05) -> None:
