@@ -381,7 +381,7 @@ async def test_what_a_middleware_makes_of_an_error_passes_the_middlewares_that_f
 
     class Raises(Tree):
         def parse(self, response: Any) -> Any:
-            depths[response.url.rpartition("/")[2]] = response.meta["depth"]
+            depths[response.url.rpartition("/")[2]] = response.meta.get("depth", 0)
             if response.url.endswith("/0"):
                 raise ValueError("help")
 
