@@ -19,7 +19,7 @@ from orbweb.frontier.seen_places import SeenPlace, SeenShard
 from orbweb.frontier.weight import Weight
 from orbweb.model.fingerprint import fingerprint
 from orbweb.model.request import Request
-from orbweb.model.url import host_of
+from orbweb.model.url import host_of, why_unfetchable
 from orbweb.settings import Settings
 
 AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -221,7 +221,7 @@ def _key(settings: Settings, url: str, made_by: str | None) -> tuple[int, str]:
         return _scrapy_key(url, made_by)
     request = Request(url)
     if request.problem is not None:
-        raise ConfigError(f"{url}: {request.problem.text()}")
+        raise ConfigError(f"{url}: {why_unfetchable(url) or request.problem.text()}")
     number = fingerprint(request, frozenset(settings["DROP_QUERY_PARAMS"]))
     return number, host_of(request.url)
 
