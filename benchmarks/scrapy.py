@@ -1,6 +1,6 @@
 """What Orbweb costs a Scrapy project: beside plain Scrapy and scrapy-redis.
 
-    python benchmarks/scrapy.py [--pages 2000] [--rounds 3] [--idle 60]
+    python benchmarks/scrapy.py [--pages 2000] [--rounds 3] [--idle 60] [--beside]
 
 A local site serves pages of 9 KB with 20 links, from a process of its own. Each candidate follows
 every link, with 32 requests at once, in a process of its own (`x2`: in two). Pages a second are
@@ -8,6 +8,9 @@ told by the site, from the first request to the last; CPU is user + system time 
 start and imports included. `1 ms`: a proxy stands before the store and holds every request for
 1 ms. Round trips are counted by the server: a transaction or a script is one. The rounds are
 interleaved; medians are printed, and ratios to plain Scrapy of the same round.
+
+`--beside`: each candidate runs at the same time as a plain Scrapy, to which its ratio is given.
+That is fair where the machine has other work, and hard on threads where it has not.
 
 `--idle SECONDS`: what a worker that waits for start URLs asks of the store in that time, and how
 long after a push the site is asked for the page.
@@ -35,9 +38,10 @@ from typing import Any, NamedTuple
 import redis
 
 from orbweb.frontier.embedded_server import server_program
-from orbweb.testing.origin import OriginLog
+from orbweb.testing.origin import Hit, OriginLog
 
 CONCURRENT = 32
+SIZE = 9000
 DELAY_SECONDS = 0.001
 PUSHES = 15
 CALLS = ("evalsha", "eval", "info", "blmove", "waitaof", "rpush", "config|get", "time")
@@ -60,19 +64,20 @@ class Figures(NamedTuple):
     cpu_ms: float
     round_trips: float
     ratio: float = 0.0
+    cpu_ratio: float = 0.0
 
 
 # -- a worker
 
 
-def work(kind: str, site: str, store: str, pages: int) -> None:
+def work(kind: str, start: str, store: str) -> None:
     """Run one worker of a kind to its end; prints its CPU seconds."""
     from scrapy import Spider
     from scrapy.crawler import AsyncCrawlerProcess
 
     class Bench(Spider):
         name = "bench"
-        start_urls = (f"{site}/bench?n=0&of={pages}&size=9000",)
+        start_urls = (start,)
 
         def parse(self, response: Any) -> Any:
             yield {"url": response.url, "title": response.css("h1::text").get()}
@@ -180,28 +185,38 @@ class Bench:
         self.children.append(child)
         return child
 
-    def worker(self, kind: str, *, slow: bool = False) -> subprocess.Popen[str]:
+    def worker(self, kind: str, size: int, *, slow: bool = False) -> subprocess.Popen[str]:
         port = self.slow_port if slow else self.port
         store = f"redis://127.0.0.1:{port}/0"
-        words = [*PYTHON, __file__, "work", kind, self.site, store, str(self.pages)]
+        words = [*PYTHON, __file__, "work", kind, self.start_url(size), store]
         return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=self.directory)
 
-    def run(self, case: Case) -> Figures:
-        """Crawl the site once."""
+    def start_url(self, size: int) -> str:
+        """Pages of so many bytes are a site of their own, for crawls beside each other."""
+        return f"{self.site}/bench?n=0&of={self.pages}&size={size}"
+
+    def run(self, case: Case, *, beside: bool) -> tuple[Figures, Figures | None]:
+        """Crawl the site once; also the figures of a plain Scrapy that ran beside it."""
         self.store.flushall()
         self.store.config_resetstat()
         before = len(OriginLog.read(self.log))
         if case.kind == "scrapy-redis":
-            self.store.lpush("bench:start", f"{self.site}/bench?n=0&of={self.pages}&size=9000")
-        workers = [self.worker(case.kind, slow=case.slow) for _ in range(case.workers)]
-        cpu = sum(float(worker.communicate()[0].split()[-1]) for worker in workers)
-        hits = OriginLog.read(self.log).hits[before:]
-        asked = {hit.path for hit in hits}
-        assert len(asked) >= self.pages, f"{case}: {len(asked)} of {self.pages} pages"
-        seconds = max(hit.t for hit in hits) - min(hit.t for hit in hits)
-        pages = len(hits)
+            self.store.lpush("bench:start", self.start_url(SIZE))
+        plain = self.worker("plain", SIZE + 1) if beside else None
+        workers = [self.worker(case.kind, SIZE, slow=case.slow) for _ in range(case.workers)]
+        cpu = sum(cpu_of(worker) for worker in workers)
         trips = self.round_trips(case.kind)
-        return Figures(pages / seconds, 1000 * cpu / pages, trips / pages)
+        plain_cpu = cpu_of(plain) if plain else 0.0
+        hits = OriginLog.read(self.log).hits[before:]
+        other = self.figures(hits, SIZE + 1, plain_cpu, 0) if plain else None
+        return self.figures(hits, SIZE, cpu, trips), other
+
+    def figures(self, hits: tuple[Hit, ...], size: int, cpu: float, trips: int) -> Figures:
+        own = [hit for hit in hits if hit.path.endswith(f"size={size}")]
+        asked = {hit.path for hit in own}
+        assert len(asked) >= self.pages, f"{len(asked)} of {self.pages} pages"
+        seconds = max(hit.t for hit in own) - min(hit.t for hit in own)
+        return Figures(len(own) / seconds, 1000 * cpu / len(own), trips / len(own))
 
     def round_trips(self, kind: str) -> int:
         stats = {name[8:]: each["calls"] for name, each in self.store.info("commandstats").items()}
@@ -214,7 +229,7 @@ class Bench:
     def idle(self, seconds: float) -> None:
         """What a worker that waits costs, and how soon it begins."""
         self.store.flushall()
-        worker = self.worker("waiting")
+        worker = self.worker("waiting", SIZE)
         try:
             time.sleep(8)
             self.store.config_resetstat()
@@ -242,6 +257,11 @@ class Bench:
             time.sleep(0.02)
 
 
+def cpu_of(worker: subprocess.Popen[str]) -> float:
+    """Its CPU seconds, when it has ended."""
+    return float(worker.communicate()[0].split()[-1])
+
+
 PYTHON = [sys.executable, "-P"]  # this file's name is that of Scrapy's package
 
 
@@ -262,32 +282,39 @@ def until_answers(port: int) -> None:
             return
 
 
-def measure(bench: Bench, rounds: int) -> None:
-    cases = [Case("plain"), Case("orbweb"), Case("orbweb", slow=True), Case("orbweb", 2)]
+def measure(bench: Bench, rounds: int, *, beside: bool) -> None:
+    cases = [Case("orbweb"), Case("orbweb", slow=True), Case("orbweb", 2)]
     if importlib.util.find_spec("scrapy_redis"):
         cases += [Case("scrapy-redis"), Case("scrapy-redis", slow=True), Case("scrapy-redis", 2)]
     else:
         print("scrapy-redis cannot be imported and is left out")
+    if not beside:
+        cases.insert(0, Case("plain"))
     found: dict[Case, list[Figures]] = {case: [] for case in cases}
+    plain: Figures | None = None
     for _ in range(rounds):
         for case in cases:
-            figures = bench.run(case)
-            plain = found[cases[0]][-1] if case is not cases[0] else figures
-            figures = figures._replace(ratio=figures.pages_a_second / plain.pages_a_second)
+            figures, other = bench.run(case, beside=beside)
+            plain = other or (figures if case.kind == "plain" else plain)
+            assert plain is not None
+            figures = figures._replace(
+                ratio=figures.pages_a_second / plain.pages_a_second,
+                cpu_ratio=figures.cpu_ms / plain.cpu_ms,
+            )
             found[case].append(figures)
-            print(f"  {case}: {figures.pages_a_second:.0f}/s {figures.cpu_ms:.2f} ms", flush=True)
-    print("\n| candidate | pages/s | ratio | CPU ms a page | round trips a page |")
-    print("|---|---|---|---|---|")
+            print(f"  {case}: {figures.pages_a_second:.0f}/s, {figures.ratio:.2f}", flush=True)
+    print("\n| candidate | pages/s | ratio | CPU ms a page | ratio | round trips a page |")
+    print("|---|---|---|---|---|---|")
     for case, runs in found.items():
         middle = [statistics.median(column) for column in zip(*runs, strict=True)]
-        rate, cpu, trips, ratio = middle
+        rate, cpu, trips, ratio, cpu_ratio = middle
         shown = f"{trips:.2f}" if case.kind != "plain" else "–"
-        print(f"| {case} | {rate:.0f} | {ratio:.2f} | {cpu:.2f} | {shown} |")
+        print(f"| {case} | {rate:.0f} | {ratio:.2f} | {cpu:.2f} | {cpu_ratio:.2f} | {shown} |")
 
 
 def main() -> None:
     if sys.argv[1:2] == ["work"]:
-        work(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+        work(*sys.argv[2:])
         return
     if sys.argv[1:2] == ["delay"]:
         asyncio.run(delay(int(sys.argv[2]), int(sys.argv[3])))
@@ -298,11 +325,12 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--idle", type=float, default=60.0, help="seconds; 0: leave it out")
+    parser.add_argument("--beside", action="store_true")
     options = parser.parse_args()
     os.environ["PYTHONWARNINGS"] = "ignore"  # scrapy-redis has one for every request
     with tempfile.TemporaryDirectory() as directory, Bench(Path(directory), options.pages) as bench:
         if options.rounds:
-            measure(bench, options.rounds)
+            measure(bench, options.rounds, beside=options.beside)
         if options.idle:
             bench.idle(options.idle)
 
