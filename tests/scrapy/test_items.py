@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from orbweb.adapters.scrapy import pipelines
 from orbweb.adapters.scrapy.connection import get_impatient_redis
 from orbweb.adapters.scrapy.pipelines import RedisPipeline
 from orbweb.errors import StoreUnavailable
+from orbweb.frontier.embedded import EmbeddedStore
 
 SPIDER = Spider("shop")
 
@@ -89,6 +91,30 @@ async def test_a_crawl_that_is_stopped_gives_up_on_a_store_that_stays_away(
         *(pipeline.process_item({"n": n}) for n in range(3)), return_exceptions=True
     )
     assert [type(result) for result in results] == [StoreUnavailable] * 3
+
+
+async def test_an_item_that_is_cancelled_takes_no_other_with_it(store: Server) -> None:
+    pipeline = RedisPipeline(store.client())
+    made = [asyncio.ensure_future(pipeline.process_item({"n": n}, SPIDER)) for n in range(5)]
+    for task in made[:2]:
+        await asyncio.sleep(0)
+        task.cancel()
+    assert await asyncio.gather(*made[2:]) == [{"n": n} for n in range(2, 5)]
+    found = {json.loads(item)["n"] for item in store.client().lrange("shop:items", 0, -1)}
+    assert {2, 3, 4} <= found
+
+
+async def test_items_go_to_the_embedded_store_where_the_crawl_uses_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    changes = {"ORBWEB_EMBEDDED_STORE": True, "ITEM_PIPELINES": {RedisPipeline: 1}}
+    scheduler = {"SCHEDULER": "orbweb.adapters.scrapy.Scheduler"}
+    with Site() as site:
+        Items.start_urls = [site.url]
+        await crawl(Items, {**QUIET, **scheduler, **changes})
+    with EmbeddedStore(tmp_path) as url:
+        assert redis.Redis.from_url(url).llen("items:items") == 200
 
 
 async def test_an_error_of_one_list_does_not_touch_the_items_of_another(store: Server) -> None:

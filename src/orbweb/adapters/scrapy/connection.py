@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
@@ -11,6 +12,7 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
 from orbweb.adapters.scrapy import defaults
+from orbweb.frontier.embedded import EmbeddedStore
 
 SETTINGS_PARAMS_MAP = {
     "REDIS_URL": "url",
@@ -29,6 +31,8 @@ _URL_OPTIONS = ("ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", 
 def get_redis_from_settings(settings: BaseSettings) -> Any:
     """A client of the project's Redis. `REDIS_URL` wins over host and port. Does not connect yet.
 
+    With `ORBWEB_EMBEDDED_STORE` it is that of the working directory.
+
     `REDIS_PARAMS` holds further arguments of the client; its `redis_cls` is a class or its path.
     """
     return _client({**defaults.REDIS_PARAMS, **_named(settings)})
@@ -40,6 +44,8 @@ def _named(settings: BaseSettings) -> dict[str, Any]:
     for name, argument in SETTINGS_PARAMS_MAP.items():
         if value := settings.get(name):
             params[argument] = value
+    if settings.getbool("ORBWEB_EMBEDDED_STORE"):
+        params["url"] = EmbeddedStore(Path.cwd()).url
     return params
 
 

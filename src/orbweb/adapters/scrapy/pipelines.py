@@ -16,6 +16,7 @@ from typing import Any, Self
 from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.settings import BaseSettings
+from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import load_object
 from scrapy.utils.serialize import ScrapyJSONEncoder
 from twisted.internet.defer import Deferred
@@ -41,8 +42,8 @@ class _Parcel:
 
     key: str
     data: str | bytes
-    promise: Deferred[bool]
-    """Who brought it waits here; True tells them to take all parcels to the store."""
+    promise: Deferred[None]
+    """Who brought it waits here."""
 
 
 class RedisPipeline:
@@ -106,37 +107,38 @@ class RedisPipeline:
             raise TypeError(f"REDIS_ITEMS_SERIALIZER gave {data!r}, not text or bytes")
         parcel = _Parcel(key, data, Deferred())
         self._parcels.append(parcel)
-        if self._busy and not await answer(parcel.promise):
-            return
-        self._busy = True
-        parcels, self._parcels = self._parcels, []
-        try:
-            for start in range(0, len(parcels), BATCH_ITEMS):
-                await self._push(parcels[start : start + BATCH_ITEMS], but=parcel)
-        finally:
-            if self._parcels:
-                self._parcels[0].promise.callback(True)
-            else:
-                self._busy = False
+        if not self._busy:
+            self._busy = True
+            deferred_from_coro(self._carry())  # not part of any item that could be cancelled
+        await answer(parcel.promise)
 
-    async def _push(self, parcels: list[_Parcel], but: _Parcel) -> None:
-        """Take parcels to the store and tell who waits for them; `but` is the caller's own."""
-        failed: Exception | None = None
+    async def _carry(self) -> None:
+        """Take parcels to the store, many at once, until there are none."""
+        try:
+            while self._parcels:
+                parcels = self._parcels[:BATCH_ITEMS]
+                del self._parcels[:BATCH_ITEMS]
+                await self._push(parcels)
+        finally:
+            self._busy = False
+
+    async def _push(self, parcels: list[_Parcel]) -> None:
+        """Take parcels to the store and tell who waits for them."""
         lists: dict[str, list[str | bytes]] = {}
         for parcel in parcels:
             lists.setdefault(parcel.key, []).append(parcel.data)
-        results = await self._results(lists)
+        try:
+            results = await self._results(lists)
+        except Exception as error:
+            results = dict.fromkeys(lists, error)
         for parcel in parcels:
             result = results[parcel.key]
-            error = result if isinstance(result, Exception) else None
-            if parcel is but:
-                failed = error
-            elif error is not None:
-                parcel.promise.errback(error)
+            if parcel.promise.called:  # nobody waits any more
+                continue
+            if isinstance(result, Exception):
+                parcel.promise.errback(result)
             else:
-                parcel.promise.callback(False)
-        if failed is not None:
-            raise failed
+                parcel.promise.callback(None)
 
     async def _results(self, lists: dict[str, list[str | bytes]]) -> dict[str, Any]:
         """The answer or error of each list. A lost answer may put items there twice."""

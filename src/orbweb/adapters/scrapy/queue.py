@@ -62,6 +62,8 @@ class Base:
 
     def _decode_request(self, encoded_request: bytes) -> Request:
         record = self.serializer.loads(encoded_request)
+        if not isinstance(record, dict):
+            raise UnserialisableError(f"a stored request is a dict, not {record!r}")
         if "_class" in record:
             request_class(record["_class"])
         return request_from_dict(record, spider=self.spider)
