@@ -195,13 +195,15 @@ async def test_21_the_rate_of_a_host_holds_for_all_workers_together(store: Serve
     assert 0.1 <= (site.hits[-1].at - site.hits[0].at) / len(gaps) < 0.3
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 async def test_21_concurrency_on_a_host_holds_although_scrapys_own_does_not(
-    store: Server,
+    store: Server, workers: int
 ) -> None:
-    settings = project(store, ORBWEB_FLEET_POLITENESS=True, CONCURRENT_REQUESTS_PER_DOMAIN=2)
+    fleet = workers > 1  # else it is left to Scrapy
+    settings = project(store, ORBWEB_FLEET_POLITENESS=fleet, CONCURRENT_REQUESTS_PER_DOMAIN=2)
     with Site(tree(24, delay=0.05)) as site:
-        workers = [Worker(at(site), settings) for _ in range(2)]
-        await asyncio.gather(*(worker.run() for worker in workers))
+        crawls = [crawl(at(site), settings) for _ in range(workers)]
+        await asyncio.gather(*crawls)
     assert len(site.counts()) == 24
     assert site.most_open == 2
 
