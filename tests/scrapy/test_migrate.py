@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import os
@@ -17,11 +18,14 @@ from typing import Any
 import pytest
 import redis
 from scrapy import FormRequest, Request
+from tests.scrapy.crawls import crawl, project
 from tests.scrapy.processes import ROOT
+from tests.scrapy.site import Site
 from tests.servers import Server
 
 from orbweb.adapters.scrapy.codec import RequestCodec
 from orbweb.adapters.scrapy.dupefilter import set_fingerprint
+from orbweb.adapters.scrapy.spiders import RedisSpider
 from orbweb.cli.migrate import LEFT_OUT, MigratePlan, migrate
 
 JOB = "scrapybot.shop"
@@ -83,6 +87,41 @@ def test_everything_is_moved_counted_and_checked(
     assert found["http://e.com/again"].cookies == {"s": "1"}
     assert target.client().llen("shop:start_urls") == 3
     assert {key: store.client().dump(key) for key in store.client().keys("*")} == before
+
+
+class Shop(RedisSpider):
+    name = "shop"
+
+    def parse(self, response: Any) -> Any:
+        for path in ("/waits", "/done", "/new"):
+            yield Request(response.urljoin(path), self.parse_item)
+
+    def parse_item(self, response: Any) -> Any:
+        yield {"path": response.url.rpartition("/")[2], "n": response.meta.get("n")}
+
+
+async def test_a_crawl_goes_on_where_scrapy_redis_left_it(store: Server) -> None:
+    items: list[Any] = []
+
+    class Keep:
+        def process_item(self, item: Any) -> Any:
+            items.append(item)
+            return item
+
+    client, spider = store.client(), Shop()
+    with Site() as site:
+        waits = Request(f"{site.url}/waits", spider.parse_item, meta={"n": 7})
+        stored = pickle.dumps(waits.to_dict(spider=spider), protocol=-1)
+        client.zadd("shop:requests", {stored: 0})
+        for path in ("/waits", "/done"):
+            client.sadd("shop:dupefilter", set_fingerprint(Request(f"{site.url}{path}")))
+        client.rpush("shop:start_urls", f"{site.url}/start")
+        plan = MigratePlan(spider="shop", url=store.url, delete=True)
+        assert await asyncio.to_thread(migrate, plan) == 0
+        changes = {"ORBWEB_FINGERPRINT": "scrapy-redis", "ITEM_PIPELINES": {Keep: 1}}
+        await crawl(Shop, project(store, **changes))
+    assert site.counts() == {"/waits": 1, "/start": 1, "/new": 1}
+    assert {"path": "waits", "n": 7} in items
 
 
 def test_a_second_time_moves_nothing_twice(
