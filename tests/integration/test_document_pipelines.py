@@ -86,6 +86,20 @@ async def save(sink: Mongo | Elastic, *pages: Page) -> list[Any]:
     return list(await sink.pipeline.save_pages(pages))  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("bad", ["\ud800", {"\ud800": 1}, Decimal("1" * 60), {"a\0b": 1}])
+async def test_a_document_that_cannot_be_is_left_out_and_those_beside_it_are_stored(
+    bad: Any,
+) -> None:
+    async with MongoStandIn() as server:
+        sink = Mongo(server)
+        (refused,) = await save(sink, page({"n": 1}, {"n": 2, "bad": bad}, {"n": 3}))
+        assert refused.record.row["n"] == 2
+        assert refused.record.key in str(refused.error)
+        assert sorted(each["n"] for each in sink.documents("items")) == [1, 3]
+        await sink.pipeline.close()  # type: ignore[misc]
+    await let_go()
+
+
 async def test_a_page_that_comes_again_adds_nothing(sink: Mongo | Elastic) -> None:
     assert await save(sink, page({"n": 1}, {"n": 2})) == []
     assert await save(sink, page({"n": 1}, {"n": 2}, attempt="b:1"), page({"n": 3}, id="r2")) == []

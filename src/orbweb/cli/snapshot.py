@@ -16,6 +16,7 @@ import gzip
 import json
 import os
 import time
+import zlib
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -194,9 +195,11 @@ def read_snapshot(path: Path) -> Snapshot:
                     snapshot.hosts |= hosts
                 elif name == "end":
                     snapshot.counts, whole = Counts(*words), True
+    except EOFError as error:
+        raise ConfigError(f"{path} breaks off: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, zlib.error) as error:
         raise ConfigError(f"{path} is no file of `orbweb dedup export`: {error}") from error
     if not whole:
         raise ConfigError(f"{path} breaks off: its export did not come to its end")

@@ -9,7 +9,7 @@ from typing import Any
 
 from orbweb.engine.shutdown import ExitCode
 from orbweb.engine.stats import Stats
-from orbweb.errors import RunLost
+from orbweb.errors import ConfigError, RunLost, StoreUnsafe
 from orbweb.frontier.base import Opened, RunState, Status
 from orbweb.log import get_logger
 
@@ -201,6 +201,9 @@ class Reporter:
         """The node cannot go on."""
         if isinstance(error, RunLost):
             log.error("%s: this node stops, the run did not end", error)
+        elif isinstance(error, ConfigError | StoreUnsafe):
+            log.error("%s", error)
+            return self._make("failed", ExitCode.USAGE, str(error), None)
         else:
             log.error("the node failed", exc_info=error)
         return self._make("failed", ExitCode.CRASH, f"{type(error).__name__}: {error}", None)

@@ -26,7 +26,7 @@ from orbweb.errors import (
     ValidationError,
 )
 from orbweb.frontier.base import Ack, Lease, Nack, NewRequest
-from orbweb.log import get_logger
+from orbweb.log import get_logger, writable
 from orbweb.model.fingerprint import request_id
 from orbweb.model.item import ItemRecord, Origin
 from orbweb.model.reasons import Reason
@@ -487,6 +487,8 @@ class Step:
     def _settle(self, outcome: Ack | Nack) -> None:
         if not self.over:
             self.over = True
+            if outcome.error:
+                outcome = outcome._replace(error=writable(outcome.error)[:LONGEST_ERROR])
             self._tools.desk.settle(self, outcome)
 
     def _drop(self) -> None:

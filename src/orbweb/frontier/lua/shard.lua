@@ -275,7 +275,13 @@ end
 local function has_gap(host)
   if delay > 0 then return true end
   local v = call('HMGET', HOST .. host, 'limit', 'crawl', 'ceiling', 'auto')
-  return (v[1] or v[2] or v[3] or v[4]) and true or false
+  if v[1] or v[2] or v[3] or v[4] then return true end
+  local rules = call('HGETALL', PACE)
+  for i = 1, #rules, 2 do
+    local asks = string.sub(rules[i + 1], 1, 2) ~= '0 '
+    if asks and call('EXISTS', rules[i] .. ':queue:' .. host) == 1 then return true end
+  end
+  return false
 end
 
 local function unlease(id)
