@@ -8,12 +8,15 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.lua import mutants
 from tests.lua.direct import DirectClient
-from tests.lua.mutants import MUTANTS, Mutant
-from tests.lua.spread import SpreadMachine
+from tests.lua.mutants import Mutant
+from tests.lua.task_mutants import TASK_MUTANTS
+from tests.lua.tasks import TaskMachine
 from tests.lua.twins import Backend, build_scripts
 from tests.servers import Server
 
+MUTANTS = (*mutants.MUTANTS, *TASK_MUTANTS)
 BUDGET = settings(
     max_examples=1_200,
     stateful_step_count=24,
@@ -49,7 +52,7 @@ def kills(request: pytest.FixtureRequest) -> Iterator[dict[str, int]]:
 def test_the_model_notices(mutant: Mutant, server: Server, kills: dict[str, int]) -> None:
     client = DirectClient(server.socket)
 
-    class Machine(SpreadMachine):
+    class Machine(TaskMachine):
         pass
 
     Machine.counts = Counter()

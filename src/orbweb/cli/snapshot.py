@@ -67,8 +67,12 @@ class Exporter:
         self._spoken = time.monotonic()
 
     async def write(self) -> None:
-        """Write everything. Raises `ConfigError` when it took too long for the journal."""
+        """Write everything.
+
+        Raises `ConfigError` when it took too long for the journal, or a run has open tasks.
+        """
         place = self._place
+        await self._refuse_tasks()
         await self._admin.journal(place, "begin")
         try:
             self._line("format", FORMAT, place.job, str(place.kind), len(place.shards))
@@ -83,6 +87,17 @@ class Exporter:
         finally:
             await self._admin.journal(place, "end")
         self._line("end", self.counts.seen, self.counts.requests)
+
+    async def _refuse_tasks(self) -> None:
+        first = self._place.shards[0]
+        for run, keys in first.runs.items():
+            async for page in self._admin.pages(first, keys.tasks):
+                if page:
+                    raise ConfigError(
+                        f"run {run or 'default'} of {self._place.job} has open tasks, which an "
+                        "export does not hold: wait until they have ended "
+                        f"(orbweb tasks count {self._place.job})"
+                    )
 
     def _line(self, *words: Any) -> None:
         json.dump(words, self._file, separators=(",", ":"))

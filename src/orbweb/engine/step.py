@@ -9,6 +9,8 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome, Redirected
+from orbweb.engine.errands import BadErrandError, parent_of
+from orbweb.engine.journal import Attempt
 from orbweb.engine.outputs import Outputs, Refused
 from orbweb.engine.pacer import Pacer, Turn
 from orbweb.engine.tools import StepTools
@@ -25,7 +27,8 @@ from orbweb.errors import (
     UnserialisableError,
     ValidationError,
 )
-from orbweb.frontier.base import Ack, Lease, Nack, NewRequest
+from orbweb.frontier.base import TASKS_HOST, Ack, Lease, Nack, NewRequest
+from orbweb.frontier.tasks import page_of
 from orbweb.log import get_logger, writable
 from orbweb.model.fingerprint import request_id
 from orbweb.model.item import ItemRecord, Origin
@@ -101,6 +104,7 @@ class Step:
         self.lease = lease
         self.held = lease.held
         self.over = False
+        self.attempt = Attempt(lease)
         self._tools = tools
         self._task: asyncio.Task[None] | None = None
         self._parts: list[_Part] = []
@@ -132,8 +136,11 @@ class Step:
 
     async def _run(self) -> None:
         try:
-            request = self._decode()
-            page = None if request is None else await self._work(request)
+            if self.lease.host == TASKS_HOST:
+                page = await self._errand()
+            else:
+                request = self._decode()
+                page = None if request is None else await self._work(request)
             if page is not None:
                 await self._finish(page)
         except LeaseLost:
@@ -165,6 +172,7 @@ class Step:
         request.id = lease.id
         request.lease_token = lease.token
         request.retry_times = lease.retries
+        self.attempt.request = request
         return request
 
     async def _work(self, request: Request) -> Page | None:
@@ -177,6 +185,8 @@ class Step:
         result = await self._download(request)
         if self.over:
             return None
+        response = result.response if isinstance(result, Fetched | Failed) else None
+        self.attempt.answered(result.request, response, self._pacer.seconds)
         if isinstance(result, Fetched):
             tools.desk.fetched(self)
             return await self._parse(result.request, result.response)
@@ -193,6 +203,7 @@ class Step:
             return await self._redirect(result)
         if isinstance(result, Dropped):
             log.info("dropped %s: %s", result.request.url, result.error)
+            self.attempt.error = str(result.error)
             self._settle(Ack(*self.held, result.reason))
             return None
         return await self._again(result)
@@ -217,10 +228,10 @@ class Step:
 
         The request's own page is no such page: sites send one back to where it began.
         """
-        admitted = self._tools.admission.redirect(hop)
+        admitted = self._tools.admission.redirect(hop, self.lease.id)
         if isinstance(admitted, Refused):
             return admitted.reason
-        if hop.filter_repeat and request_id(admitted) != self.lease.id:
+        if hop.filter_repeat and request_id(admitted) != page_of(self.lease.id):
             free = await self._tools.session.visit(self.held, admitted, host_of(hop.url))
             if free is None:
                 raise LeaseLost(f"lease of {self.lease.id} is lost")
@@ -256,6 +267,7 @@ class Step:
 
     async def _redirect(self, result: Redirected) -> Page | None:
         """The page is elsewhere: a request of its own, which takes its turn there."""
+        self.attempt.to = result.target
         admitted = self._tools.admission.elsewhere(result.target, result.request)
         if isinstance(admitted, NewRequest):
             self._settle(Ack(*self.held, Reason.REDIRECTED, children=(admitted,)))
@@ -266,6 +278,42 @@ class Step:
         log.info("%s redirects to %s", result.request.url, admitted.text)
         self._settle(Ack(*self.held, Reason.REDIRECTED, skipped=((admitted.reason, 1),)))
         return None
+
+    # -- a task
+
+    async def _errand(self) -> Page | None:
+        """Have a task's requests made, or its end told. An error is tried again, as of a page."""
+        tools, parent = self._tools, parent_of(self.lease)
+        outputs = self._new_outputs(parent)
+        if tools.errands is None:
+            text = f"{tools.spider.name} is no TaskSpider, but its run has tasks"
+            self._settle(Nack(*self.held, fatal=True, reason=Reason.UNKNOWN_CALLBACK, error=text))
+            return None
+        tools.desk.fetched(self)
+        try:
+            reason = await tools.errands.run(self.lease, outputs, lambda: self._flush(outputs))
+        except (LeaseLost, RunLost, _SinkClosed):
+            raise
+        except BadErrandError as error:
+            self._settle(
+                Nack(*self.held, fatal=True, reason=Reason.UNDECODABLE, error=error_text(error))
+            )
+            return None
+        except Exception as error:
+            if not isinstance(error, OrbwebError) and tools.known_errors.is_new(error):
+                log.error("task %s failed", self.lease.id, exc_info=own_trace(error))
+            return self._fail_errand(parent.url, outputs, error)
+        return Page(parent.url, outputs, reason)
+
+    def _fail_errand(self, url: str, outputs: Outputs, error: Exception) -> Page | None:
+        retries, text = self.lease.retries, error_text(error)
+        if not isinstance(error, NotRetryError) and retries < self._tools.options.run.max_retries:
+            backoff_ms = self._tools.backoff_ms(retries, None)
+            self._give_back(Reason.CALLBACK_ERROR, text, backoff_ms)
+            return None
+        log.error("gave up %s after %d tries: %s", self.lease.id, retries + 1, text)
+        reason = Reason.NOT_RETRY if isinstance(error, NotRetryError) else Reason.CALLBACK_ERROR
+        return Page(url, outputs, reason, text)
 
     # -- the page
 
@@ -358,9 +406,10 @@ class Step:
         if outputs.lost:
             text = outputs.lost_text()
             error = f"{error}; {text}" if error else text
-            reason = outputs.lost_reason or reason if reason is Reason.DONE else reason
+            reason = reason if page.error else outputs.lost_reason or reason
             log.error("%s: %s", page.url, text)
             self._tools.stats.incr("item_failed", outputs.rejected_items + len(rejected))
+        self.attempt.links = outputs.links
         stored = outputs.items - outputs.rejected_items - len(rejected) - self._dropped_items
         self._tools.stats.incr("item_dedup_dropped", self._dropped_items)
         self._settle(

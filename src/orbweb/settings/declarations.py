@@ -23,6 +23,7 @@ from orbweb.settings.kinds import (
 )
 
 MIB = 1024 * 1024
+GIB = 1024 * MIB
 DAY = 86_400
 
 
@@ -104,6 +105,16 @@ STORE = (
             "requests", low=1),
     Setting("MAX_DELIVERIES", COUNT, 5, "A request handed out this often without an answer is "
             "given up: it kills its nodes.", "times", low=1),
+)  # fmt: skip
+
+TASKS = (
+    Setting("TASK_POLL_INTERVAL", NUMBER, 2.0, "How long a TaskSpider waits before it looks for "
+            "tasks again when there were none.", "seconds", above=0),
+    Setting("TASK_BATCH_SIZE", COUNT, 100, "How many tasks it takes in one step.", "tasks", low=1),
+    Setting("TASK_EXHAUST_POLLS", COUNT, 3, "After so many looks in a row without a task, with "
+            "nothing left to do, it ends (not with SPIDER_KEEP_ALIVE).", "looks", low=1),
+    Setting("TASK_DEDUP", FLAG, False, "What one task has crawled is seen for all others too; "
+            "False = each crawls for itself."),
 )  # fmt: skip
 
 CRAWL = (
@@ -234,7 +245,28 @@ OUTPUT = (
     Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",
             choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")),
     Setting("LOG_FILE", OPTIONAL_TEXT, None, "File that log lines go to besides stderr."),
-    Setting("LOG_JSON", FLAG, False, "Log lines are JSON objects."),
+    Setting("LOG_FORMAT", TEXT, "text", "Log lines for people, or JSON objects for machines.",
+            choices=("text", "json")),
+    Setting("LOG_COLOR", FLAG, True, "Colour on stderr when that is a terminal and NO_COLOR is not "
+            "set."),
+    Setting("LOG_ROTATION", TEXT, "50 MB", "LOG_FILE begins anew at this size (50 MB) or age "
+            "(1 day); empty = never."),
+    Setting("LOG_RETENTION", TEXT, "10 days", "How long such ended files are kept: an age (10 "
+            "days), or how many (5); empty = all."),
+    Setting("CRAWL_LOG_ENABLE", FLAG, True, "Write one line for each outcome, which `orbweb log` "
+            "and `orbweb explain` read."),
+    Setting("CRAWL_LOG_DIR", TEXT, "", "Folder of these lines; empty = `.orbweb/log` in the "
+            "working directory."),
+    Setting("CRAWL_LOG_MAX_SIZE", SIZE, 50 * MIB, "A file of the crawl log that is larger is "
+            "packed and another one begun; 0 = no limit.", "bytes", low=0),
+    Setting("CRAWL_LOG_MAX_AGE", NUMBER, float(DAY), "The same of one that is older; 0 = no limit.",
+            "seconds", low=0),
+    Setting("CRAWL_LOG_KEEP_SIZE", SIZE, 5 * GIB, "Packed files beyond this, all together, are "
+            "removed, the oldest first; 0 = none.", "bytes", low=0),
+    Setting("CRAWL_LOG_KEEP_AGE", NUMBER, 10.0 * DAY, "Packed files that are older are removed; "
+            "0 = none.", "seconds", low=0),
+    Setting("CRAWL_LOG_STREAM", COUNT, 0, "So many of the latest lines of a job are also kept in "
+            "the store, for all machines; 0 = none.", "lines", low=0),
     Setting("RUN_SUMMARY_ENABLE", FLAG, True, "Print one line ORBWEB_RUN_SUMMARY {json} at the "
             "end."),
 )  # fmt: skip
@@ -275,7 +307,7 @@ DATABASES = (
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
-        for group in (STORE, CRAWL, DOWNLOAD, OUTPUT, DATABASES)
+        for group in (STORE, CRAWL, TASKS, DOWNLOAD, OUTPUT, DATABASES)
         for setting in group
     }
 )

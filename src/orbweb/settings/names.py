@@ -63,12 +63,12 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
 """Settings that have nothing left to say here, each with the reason; setting one gives a note."""
 
 _DEFERRED_PREFIXES = (
-    "BATCH_", "METRICS_", "PROXY_", "RESPONSE_CACHE_", "TASK_", "USER_POOL_", "WARNING_",
+    "BATCH_", "METRICS_", "PROXY_", "RESPONSE_CACHE_", "USER_POOL_", "WARNING_",
 )  # fmt: skip
 _DEFERRED_NAMES = frozenset(
     {
         "ANTIBOT_DETECT", "DEBUG", "DOWNLOADER_IMPERSONATE", "FEEDS",
-        "HTTPCACHE_ENABLED", "HTTPX_HTTP2", "LOG_COLOR", "LOG_RETENTION", "LOG_ROTATION",
+        "HTTPCACHE_ENABLED", "HTTPX_HTTP2",
         "RANDOM_USER_AGENT", "SPIDER_MIDDLEWARES", "WEBDRIVER",
     }
 )  # fmt: skip

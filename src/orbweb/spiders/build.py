@@ -29,7 +29,7 @@ from orbweb.download.robots import (
 from orbweb.download.send import Sender
 from orbweb.download.status import StatusPolicy
 from orbweb.engine.engine import Engine, EngineParts
-from orbweb.engine.options import Codec, EngineOptions, World
+from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import hold_signals, install_signals
 from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread
@@ -38,6 +38,7 @@ from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
 from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.frontier.items import ItemBook, MemoryItemBook, RunCounts, ValkeyItemBook
+from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.local_seen import LocalSeenFrontier
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_seen import Seen
@@ -49,19 +50,27 @@ from orbweb.frontier.servers import Servers, judge_all, reach
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.valkey import ValkeyFrontier
-from orbweb.log import configure, get_logger
+from orbweb.log import get_logger
 from orbweb.model.rate import parse_rate
+from orbweb.monitor.crawl_line import CrawlLog
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
+from orbweb.settings.log import configure_log
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
+from orbweb.spiders.crawl_log import crawl_log
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.judge import judged, quality_rules
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
+from orbweb.spiders.rules import allowed_domains, robots_agent, tell_rules
+from orbweb.spiders.task import TaskSpider
 
 AIR_PENDING = 20_000
 """Seeding of an `AirSpider` pauses while more requests than this wait in memory."""
+
+TASK_PENDING = 10_000
+"""No tasks are taken while more requests than this are pending."""
 
 COLLECT_KEYS = 200
 """Keys of past runs that are unlinked in one step."""
@@ -109,7 +118,7 @@ def run_spider(spider: BaseSpider, start: Start | None = None) -> RunReport:
     """
     start = start or Start()
     settings = settings_of(spider, start)
-    configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
+    configure_log(settings)
     for note in settings.notes:
         log.warning("%s", note)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -132,7 +141,13 @@ async def _run(spider: BaseSpider, settings: Settings, start: Start) -> RunRepor
             hold_signals(spider.stop, settings["GRACEFUL_TIMEOUT"], lambda: not spider.is_bound)
         )
         store = await _open_store(spider, settings, start, stack)
-        engine = _build_engine(spider, settings, start, store, stack)
+        if store.book is not None:
+            await tell_rules(store.book, settings, spider)
+        node = uuid.uuid4().hex
+        lines = await stack.enter_async_context(
+            crawl_log(settings, start.directory or Path.cwd(), spider.name, node, store.book)
+        )
+        engine = _build_engine(spider, settings, start, store, stack, node, lines)
         uninstall = install_signals(engine.shutdown)
         stack.callback(uninstall)
         spider.bind(engine)
@@ -172,6 +187,8 @@ class _Store:
     collect: Callable[[], Awaitable[int]] | None = None
     watch: Callable[[], Awaitable[None]] | None = None
     """Looks whether the filter of seen requests fills up."""
+    book: JobBook | None = None
+    """What nodes tell others of the job; None without a store."""
 
 
 async def _open_store(
@@ -218,7 +235,7 @@ async def _open_shared(
     for warning in await _warnings(servers):
         log.warning("%s", warning)
     frontier = _shared_frontier(settings, servers, job)
-    _say_scope(settings)
+    _say_scope(spider, settings)
 
     shared = _dedup_scope(settings) == "spider"
     items = ValkeyItemBook(servers.of_shard(0), prefix, job, run, shared=shared)
@@ -250,6 +267,7 @@ async def _open_shared(
         revive=revive,
         collect=_collector(Admin(servers, prefix, shards=shards)),
         watch=_fill_watch(settings, servers, job, frontier),
+        book=JobBook(servers.of_shard(0), prefix, job),
     )
 
 
@@ -371,9 +389,11 @@ def _reviver(embedded: EmbeddedStore, stack: AsyncExitStack) -> Callable[[], Awa
     return revive
 
 
-def _say_scope(settings: Settings) -> None:
+def _say_scope(spider: Spider, settings: Settings) -> None:
     """Say whether pages of earlier runs count as seen: it decides what this run crawls."""
-    if _dedup_scope(settings) == "run":
+    if isinstance(spider, TaskSpider) and not settings["TASK_DEDUP"]:
+        log.info("TASK_DEDUP is off: each task crawls its pages anew")
+    elif _dedup_scope(settings) == "run":
         log.info("DEDUP_SCOPE is run: this run crawls every page anew")
     else:
         log.info(
@@ -416,9 +436,14 @@ def _seen_config(settings: Settings, *, shared: bool = True) -> SeenConfig:
 
 
 def _build_engine(
-    spider: BaseSpider, settings: Settings, start: Start, store: _Store, stack: AsyncExitStack
+    spider: BaseSpider,
+    settings: Settings,
+    start: Start,
+    store: _Store,
+    stack: AsyncExitStack,
+    node: str,
+    lines: CrawlLog | None,
 ) -> Engine:
-    node = uuid.uuid4().hex
     rng = random.Random()
     threads = CallbackThreads(settings["CALLBACK_THREADS"])
     storing = CallbackThreads(4, "orbweb-pipeline")
@@ -458,11 +483,13 @@ def _build_engine(
             world=world,
             identity=store.identity,
             items=store.items,
-            wall_ms=lambda: int(time.time() * 1000),
+            wall_ms=_wall_ms,
+            crawl_log=lines,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
             show_summary=settings["RUN_SUMMARY_ENABLE"],
             collect=_chores(store),
             on_new_run=start.on_new_run,
+            tasks=spider if isinstance(spider, TaskSpider) else None,
         )
     )
 
@@ -471,11 +498,10 @@ def _engine_options(
     spider: BaseSpider, settings: Settings, start: Start, node: str
 ) -> EngineOptions:
     concurrency = settings["CONCURRENT_REQUESTS"]
-    domains = (*settings["ALLOWED_DOMAINS"], *getattr(spider, "allowed_domains", ()))
     return EngineOptions(
         node=node,
         spider=spider.name,
-        run=_run_config(settings, _seen_config(settings, shared=isinstance(spider, Spider))),
+        run=_run_of(spider, settings),
         concurrency=concurrency,
         max_held=max(4 * concurrency, 64),
         heartbeat_seconds=settings["HEARTBEAT_INTERVAL"],
@@ -489,19 +515,41 @@ def _engine_options(
         retry_longest_seconds=settings["RETRY_MAX_INTERVAL"],
         depth_limit=settings["DEPTH_LIMIT"],
         url_length_limit=settings["URL_LENGTH_LIMIT"],
-        allowed_domains=frozenset(domain.lower() for domain in domains),
+        allowed_domains=allowed_domains(settings, spider),
         drop_query_params=frozenset(settings["DROP_QUERY_PARAMS"]),
         default_table=settings["ITEM_DEFAULT_TABLE"],
         filter_items=settings["ITEM_FILTER_ENABLE"],
         count_items=settings["QUALITY_ENABLE"],
         seed_batch=settings["SEED_BATCH"],
         seed_pending_limit=_pending_limit(spider, settings),
+        tasks=_task_options(spider, settings),
     )
 
 
 def _pending_limit(spider: BaseSpider, settings: Settings) -> int:
     limit: int = settings["MAX_PENDING"]
-    return limit or (0 if isinstance(spider, Spider) else AIR_PENDING)
+    if limit or isinstance(spider, TaskSpider):
+        return limit or TASK_PENDING
+    return 0 if isinstance(spider, Spider) else AIR_PENDING
+
+
+def _task_options(spider: BaseSpider, settings: Settings) -> TaskOptions | None:
+    if not isinstance(spider, TaskSpider):
+        return None
+    return TaskOptions(
+        list_key="" if spider.has_source else spider.task_key,
+        poll_seconds=settings["TASK_POLL_INTERVAL"],
+        batch=settings["TASK_BATCH_SIZE"],
+        exhaust_polls=settings["TASK_EXHAUST_POLLS"],
+        shares_dedup=settings["TASK_DEDUP"],
+    )
+
+
+def _run_of(spider: BaseSpider, settings: Settings) -> RunConfig:
+    run = _run_config(settings, _seen_config(settings, shared=isinstance(spider, Spider)))
+    if not isinstance(spider, TaskSpider):
+        return run
+    return replace(run, polls=True, tells_done=spider.wants_done, tells_failed=spider.wants_failed)
 
 
 def _run_config(settings: Settings, seen: SeenConfig) -> RunConfig:
@@ -583,12 +631,11 @@ def _build_chain(
 def _build_robots(
     settings: Settings, sender: Sender, store: _Store, node: str, rng: random.Random
 ) -> Robots:
-    agent = settings["ROBOTS_USER_AGENT"] or settings["USER_AGENT"].split("/")[0].split()[0]
     return Robots(
         sender,
         store.robots,
         RobotsOptions(
-            agent,
+            robots_agent(settings),
             ttl_seconds=settings["ROBOTS_CACHE_TTL"],
             crawl_delay_max=settings["ROBOTS_CRAWL_DELAY_MAX"],
         ),

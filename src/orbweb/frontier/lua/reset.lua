@@ -10,7 +10,7 @@ local epoch = call('HGET', SHARD .. ':current', name)
 if ARGV[5] and ARGV[5] ~= '' and epoch ~= ARGV[5] then return 0 end
 local generation = ARGV[4] == '1' and call('HGET', SHARD .. ':jobs', ARGV[2])
 if generation then
-  call('SADD', GARBAGE, SHARD .. ':job:' .. ARGV[2] .. ':' .. generation)
+  call('SADD', SHARD .. ':garbage', SHARD .. ':job:' .. ARGV[2] .. ':' .. generation)
   call('HDEL', SHARD .. ':jobs', ARGV[2])
   call('UNLINK', SHARD .. ':job:' .. ARGV[2] .. ':items')
 end
