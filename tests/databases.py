@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from tests.ports import free_port
 
 from orbweb.pipelines.sql_tables import open_engine
 
@@ -36,12 +36,6 @@ def postgres_program(name: str = "postgres") -> str | None:
 
 def mariadb_program(name: str = "mariadbd") -> str | None:
     return program(name, "/usr/sbin", "/usr/bin")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Database:
