@@ -41,3 +41,11 @@ def test_a_fast_host_keeps_its_rate(concurrency: int, of_host: int, nodes: int) 
     assert alone > 60
     beside = rate_of_the_fast_one(concurrency, of_host, nodes, beside=True)
     assert beside >= 0.9 * alone
+
+
+@pytest.mark.parametrize(("concurrency", "of_host"), [(8, 8), (4, 8), (16, 16)])
+def test_a_slow_host_leaves_slots_to_others(concurrency: int, of_host: int) -> None:
+    """Each could fill the node alone; first come, first served, the slow one would."""
+    alone = rate_of_the_fast_one(concurrency, of_host, 1, beside=False)
+    beside = rate_of_the_fast_one(concurrency, of_host, 1, beside=True)
+    assert beside >= 0.25 * alone

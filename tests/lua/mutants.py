@@ -271,19 +271,19 @@ MUTANTS = (
     Mutant(
         "an error of the filter drops what it must not drop",
         "seen",
-        "  if is_sure(member) then return call('SISMEMBER', seen_base .. ':sure', mark) == 1 end\n",
+        "  if sure then return call('SISMEMBER', seen_base .. ':sure', mark) == 1 end\n",
         "",
     ),
     Mutant(
         "what no error may drop is not kept apart",
         "seen",
-        "  if is_sure(member) then call('SADD', seen_base .. ':sure', mark) end\n",
+        "  if sure then call('SADD', seen_base .. ':sure', mark) end\n",
     ),
     Mutant(
         "a forgotten host is seen",
         "seen",
-        "return times and after_forgetting(mark, times) or mark",
-        "return mark",
+        "  if times then mark = after_forgetting(mark, times) end\n",
+        "",
     ),
     Mutant(
         "a host that is forgotten twice is seen",
@@ -297,8 +297,8 @@ MUTANTS = (
     Mutant(
         "compact looks in one bucket",
         "seen_compact",
-        "low % part.size",
-        "0 * low",
+        "memo_low % part.size",
+        "0 * memo_low",
     ),
     Mutant(
         "compact does not grow",
@@ -519,6 +519,12 @@ MUTANTS = (
     ),
     Mutant("the throttle does not settle", "report", "if host_now < settle then return end", ""),
     Mutant("blocked hosts return together", "hold_off", " + jitter(ARGV[i], math.floor(ms / 2))"),
+    Mutant(
+        "a host with many slots goes first",
+        "claim",
+        "if one[3] ~= other[3] then return one[3] < other[3] end",
+        "if one[3] ~= other[3] then return one[3] > other[3] end",
+    ),
     Mutant(
         "a paused run goes on",
         "claim",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orbweb.errors import RunLost
@@ -436,20 +436,28 @@ class MemoryFrontier:
         else:
             run.ready.set(host, hosts.now)
 
+    def _fewest_slots_first(self, due: list[str], step: int) -> Iterator[str]:
+        """See `due_hosts` in `claim.lua`, which is asked for `step` hosts at a time."""
+        for first in range(0, len(due), step):
+            yield from sorted(
+                due[first : first + step], key=lambda host: len(self._hosts.slots.get(host, ()))
+            )
+
     def _take(self, run: Run, asking: Asking) -> None:
         """See `take_from_ready_hosts` in `claim.lua`."""
         turns, hosts = asking.turns, self._hosts
-        scanned = asking.want + 20
+        scanned = step = asking.want + 20
         if len(turns.nodes) > 1:
-            scanned = min(MOST_SCANNED, scanned * len(turns.nodes))
+            scanned = min(MOST_SCANNED, step * len(turns.nodes))
         foreign: list[tuple[str, bool, float]] = []
         crowded: list[tuple[str, bool, float]] = []
         limit = run.config.host_backlog_limit
-        found = [(h, run.ready.at[h]) for h in run.ready.due(hosts.now + LOOK_AHEAD_MS, scanned)]
-        for host, since in found:
+        due = run.ready.due(hosts.now + LOOK_AHEAD_MS, scanned)
+        since_of = {host: run.ready.at[host] for host in due}
+        for host in self._fewest_slots_first(due, step):
             if asking.wanted <= 0:
                 return
-            own = turns.is_own(host)
+            since, own = since_of[host], turns.is_own(host)
             if limit and len(run.queues[host]) > limit:
                 crowded.append((host, own, since))
             elif own or turns.behind:

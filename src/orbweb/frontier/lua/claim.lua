@@ -184,8 +184,17 @@ local function wanted()
   return want - #out / WORDS > 0
 end
 
+-- So many hosts that are due, with the time since when. Who holds the fewest slots comes first: else a
+-- slow host, which keeps each slot for long, would in the end have all of a node's.
 local function due_hosts(first, how_many)
-  return call('ZRANGEBYSCORE', READY, '-inf', host_now + LOOK_AHEAD_MS, 'WITHSCORES', 'LIMIT', first, how_many)
+  local v = call('ZRANGEBYSCORE', READY, '-inf', host_now + LOOK_AHEAD_MS, 'WITHSCORES', 'LIMIT', first, how_many)
+  local due = {}
+  for i = 1, #v, 2 do due[#due + 1] = {v[i], tonumber(v[i + 1]), call('ZCARD', SLOTS .. v[i]), i} end
+  table.sort(due, function(one, other)
+    if one[3] ~= other[3] then return one[3] < other[3] end
+    return one[4] < other[4]
+  end)
+  return due
 end
 
 -- The hosts that are due: first those of the node, then others that nobody has come for, and at last
@@ -196,10 +205,9 @@ local function take_from_ready_hosts()
   local foreign, crowded = {}, {}
   for first = 0, most_scanned - 1, step do
     local due = due_hosts(first, math.min(step, most_scanned - first))
-    for i = 1, #due, 2 do
+    for _, each in ipairs(due) do
       if not wanted() then return end
-      local host, since = due[i], tonumber(due[i + 1])
-      local own = is_own(host)
+      local host, since, own = each[1], each[2], is_own(each[1])
       if backlog_limit > 0 and call('ZCARD', QUEUE .. host) > backlog_limit then
         crowded[#crowded + 1] = {host, own, since}
       elseif own or behind then
@@ -208,7 +216,7 @@ local function take_from_ready_hosts()
         foreign[#foreign + 1] = {host, own, since}
       end
     end
-    if #due < 2 * step then break end
+    if #due < step then break end
   end
   for _, later in ipairs({foreign, crowded}) do
     for _, each in ipairs(later) do

@@ -78,24 +78,24 @@ local function after_forgetting(mark, times)
   return string.format('%s%d%09d', sign, high, tonumber(string.sub(hex, 12, 21), 16) % 1000000000)
 end
 
--- Whether a request is one that must not be dropped by an error.
-local function is_sure(member)
-  return SEEN_ERRS and string.byte(member) == 61
-end
-
+-- The fingerprint of a member: one that no error of the kind may drop begins with '='.
 local function plain(member)
-  return is_sure(member) and string.sub(member, 2) or member
+  return SEEN_ERRS and string.byte(member) == 61 and string.sub(member, 2) or member
 end
 
-local function mark_of(member, host)
-  local mark = plain(member)
+local read, mark, sure -- the member that was read last, its mark, and whether no error may drop it
+
+local function read_member(member, host)
+  if member == read then return end
+  read, mark = member, plain(member)
+  sure = mark ~= member
   local times = salted and call('HGET', seen_base .. ':hosts', host)
-  return times and after_forgetting(mark, times) or mark
+  if times then mark = after_forgetting(mark, times) end
 end
 
 local function look_up(member, host)
-  local mark = (salted or SEEN_ERRS) and mark_of(member, host) or member
-  if is_sure(member) then return call('SISMEMBER', seen_base .. ':sure', mark) == 1 end
+  read_member(member, host)
+  if sure then return call('SISMEMBER', seen_base .. ':sure', mark) == 1 end
   if seen_has(newest, mark) then return true end
   for i = 1, #older do
     if seen_has(older[i], mark) then return true end
@@ -117,8 +117,8 @@ end
 local function remember(member, host)
   if known[member] then return end
   known[member] = true
-  local mark = simple and member or mark_of(member, host)
+  if simple then read, mark = member, member else read_member(member, host) end
   if newest.capacity > 0 and newest.count >= newest.capacity then next_part(true) end
   if seen_put(newest, mark) then newest.count = newest.count + 1 end
-  if is_sure(member) then call('SADD', seen_base .. ':sure', mark) end
+  if sure then call('SADD', seen_base .. ':sure', mark) end
 end

@@ -16,7 +16,7 @@ local POWER = {
   1048576, 2097152, 4194304, 8388608, 16777216, 33554432, 67108864, 134217728, 268435456, 536870912, 1073741824,
   2147483648,
 }
-local memo_part, memo_mark, memo_key, memo_offset, memo_words
+local memo_mark, memo_number, memo_part, memo_key, memo_offset, memo_words
 local powers = {} -- of the mark that was looked at last, the bit in each word
 
 -- Eight times five bits from ten hex digits, for the words from `first`: the second four come first.
@@ -30,16 +30,18 @@ local function choose(digits, first)
 end
 
 -- Finds and reads the block of a mark, unless it is the one that was looked at last; the other 80 of
--- the 120 bits that are used choose a bit in each of its words.
+-- the 120 bits that are used choose a bit in each of its words, the same in every layer.
 local function look_at(part, mark)
-  if mark == memo_mark and part == memo_part then return end
-  local hex = redis.sha1hex(mark)
-  local block = tonumber(sub(hex, 1, 10), 16) % part.size
+  if mark ~= memo_mark then
+    local hex = redis.sha1hex(mark)
+    memo_mark, memo_number, memo_part = mark, tonumber(sub(hex, 1, 10), 16), nil
+    choose(sub(hex, 11, 20), 1)
+    choose(sub(hex, 21, 30), 9)
+  end
+  if part == memo_part then return end
+  local block = memo_number % part.size
   local within = block % 1024
-  memo_part, memo_mark = part, mark
-  memo_key, memo_offset = part.key .. string.format(':%d', (block - within) / 1024), within * 64
-  choose(sub(hex, 11, 20), 1)
-  choose(sub(hex, 21, 30), 9)
+  memo_part, memo_key, memo_offset = part, part.key .. string.format(':%d', (block - within) / 1024), within * 64
   local found = call('GETRANGE', memo_key, memo_offset, memo_offset + 63)
   memo_words = found ~= '' and {words_of(SIXTEEN, found)}
 end
@@ -68,7 +70,7 @@ local function seen_put(part, mark)
     local power = powers[i]
     if words[i] % (power * 2) < power then words[i], is_new = words[i] + power, true end
   end
-  memo_mark = nil
+  memo_part = nil
   if is_new then call('SETRANGE', memo_key, memo_offset, pack_words(SIXTEEN, unpack(words, 1, 16))) end
   return is_new
 end

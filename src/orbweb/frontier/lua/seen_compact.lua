@@ -9,15 +9,17 @@
 local SEEN_ERRS = true
 
 local sub, format = string.sub, string.format
-local memo_part, memo_mark, memo_key, memo_member
+local memo_mark, memo_low, memo_member, memo_part, memo_key
 
 -- The bucket comes from the last nine digits, the member from the others: 1 / 2^32 up to a hundredth.
 local function place(part, mark)
-  if mark ~= memo_mark or part ~= memo_part then
-    local low, high = tonumber(sub(mark, -9)), tonumber(sub(mark, 1, -10)) or 0
-    memo_part, memo_mark = part, mark
-    memo_key = part.key .. format(':%d', low % part.size)
+  if mark ~= memo_mark then
+    local high = tonumber(sub(mark, 1, -10)) or 0
+    memo_mark, memo_low, memo_part = mark, tonumber(sub(mark, -9)), nil
     memo_member = format('%d', high % 4294967296 - 2147483648)
+  end
+  if part ~= memo_part then
+    memo_part, memo_key = part, part.key .. format(':%d', memo_low % part.size)
   end
   return memo_key, memo_member
 end

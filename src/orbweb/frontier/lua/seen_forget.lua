@@ -10,7 +10,8 @@ seen_base = KEYS[2]
 seen_open()
 
 local function forget_url()
-  local mark, found = mark_of(ARGV[3], ARGV[4]), 0
+  local found = 0
+  read_member(ARGV[3], ARGV[4])
   table.insert(older, 1, newest)
   for _, part in ipairs(older) do
     local dropped = seen_drop(part, mark)

@@ -11,9 +11,8 @@ local before = newest.count
 salted, simple = nil, not (SEEN_ERRS or older[1]) -- what was exported is the number of its forgotten host already
 local learned = 0
 for i = 2, #ARGV do
-  local mark = ARGV[i]
-  if not is_seen(mark, '') then
-    remember(mark, '')
+  if not is_seen(ARGV[i], '') then
+    remember(ARGV[i], '')
     learned = learned + 1
   end
 end
