@@ -2,7 +2,8 @@
 
 Each process collects everything, in one order for all, and again and again takes the next module
 that nobody has taken. So no module runs twice, none is left out (that is checked at the end), and
-the processes end at about the same time, whatever a module costs on this machine.
+the processes end at about the same time, whatever a module costs on this machine. When all others
+have ended, the first process runs the tests that are marked `alone`: they measure time.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ MOST_PROCESSES = 4
 SHARED = "ORBWEB_TEST_SHARED_RUN"
 """The folder where the processes of a run meet, and the number of this one: `/tmp/x:0`."""
 
+OTHERS_HAVE_ENDED = "others-have-ended"
+"""A file that appears when the first process has the machine for itself."""
+
 OUTCOMES = ("passed", "failed", "error", "skipped")
 
 
@@ -46,22 +50,21 @@ class SharedRun:
         """Instead of pytest's own loop, which runs all there is."""
         if session.testsfailed or session.config.option.collectonly:
             return None  # it says what could not be collected, or what there is
-        mine = self._mine(session.items)
-        item = next(mine, None)
-        while item is not None:
-            following = next(mine, None)
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if session.shouldfail:
-                raise session.Failed(session.shouldfail)
-            if session.shouldstop:
-                raise session.Interrupted(session.shouldstop)
-            item = following
+        alone = [item for item in session.items if item.get_closest_marker("alone")]
+        _run(session, self._mine([item for item in session.items if item not in alone]))
+        if self._number == 0 and alone:
+            self._wait_for_others()
+            _run(session, iter(alone))
         return True
 
     def _mine(self, items: list[pytest.Item]) -> Iterator[pytest.Item]:
         for module, tests in groupby(items, key=_module):
             if self._take(module):
                 yield from tests
+
+    def _wait_for_others(self) -> None:
+        while not (self._folder / OTHERS_HAVE_ENDED).exists():
+            time.sleep(0.1)
 
     def _take(self, module: str) -> bool:
         try:
@@ -74,6 +77,18 @@ class SharedRun:
         found = {name: len(terminalreporter.getreports(name)) for name in OUTCOMES}
         found["collected"] = len(terminalreporter._session.items)
         (self._folder / f"{self._number}.json").write_text(json.dumps(found))
+
+
+def _run(session: pytest.Session, items: Iterator[pytest.Item]) -> None:
+    item = next(items, None)
+    while item is not None:
+        following = next(items, None)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+        item = following
 
 
 def _module(item: pytest.Item) -> str:
@@ -101,9 +116,10 @@ def main(options: list[str]) -> int:
         first, *others = (
             _start([*command, *options], folder, number) for number in range(_processes())
         )
-        codes = [first.wait()]
-        for number, process in enumerate(others, 1):
-            codes.append(process.wait())
+        codes = [process.wait() for process in others]
+        (folder / OTHERS_HAVE_ENDED).touch()
+        codes.insert(0, first.wait())
+        for number in range(1, len(codes)):
             print((folder / f"{number}.log").read_text(errors="replace"), flush=True)
         found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     return _judge(codes, found, time.monotonic() - began)

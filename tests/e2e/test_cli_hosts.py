@@ -355,6 +355,7 @@ def test_a_crawl_stands_still_while_it_is_paused(call: Call, tmp_path: Path) -> 
     assert counts()["reasons"]["done"] == 60
 
 
+@pytest.mark.alone
 def test_a_site_sees_no_more_than_the_limit_allows(call: Call, tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text(SPIDER)
     log = tmp_path / "site.log"

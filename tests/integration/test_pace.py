@@ -11,6 +11,8 @@ from tests.origin import StampingOrigin
 
 import orbweb
 
+pytestmark = pytest.mark.alone
+
 TOLERANCE_SECONDS = 0.005
 
 
