@@ -117,10 +117,11 @@ class Cluster:
 
     def healthy(self) -> bool:
         """All slots are served, and every master has a replica that follows it."""
-        return all(each.info()["cluster_state"] == "ok" for each in self.servers) and all(
-            each.client.info("replication").get("master_link_status") == "up"
-            for each in self.replicas
-        )
+        if not all(each.answers() for each in self.servers):
+            return False
+        links = [each.client.info("replication").get("master_link_status") for each in self.servers]
+        states = [each.info()["cluster_state"] for each in self.servers]
+        return links.count("up") == MASTERS and set(states) == {"ok"}
 
     def master_of(self, key: str) -> int:
         """Number of the master that owns a key."""

@@ -8,7 +8,7 @@ import pytest
 from tests.contract.test_frontier_contract import START_MS, ServerStore, server_store
 from tests.servers import Server
 
-from orbweb.errors import RunLost
+from orbweb.errors import ConfigError, RunLost
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import RunState
 from orbweb.testing.contract_store import LEASE_MS, opened, page, pages, seeded
@@ -98,3 +98,14 @@ async def test_a_finished_run_that_was_replaced_is_collected(store: ServerStore)
     await collect(store)
     assert {key.split(b":")[5] for key in await run_keys(store)} == {answer.epoch.encode()}
     assert store.wall > START_MS
+
+
+async def test_who_steers_a_job_means_the_run_that_has_not_ended(store: ServerStore) -> None:
+    await seeded(store, page("a"))
+    store.turn(1_000)
+    await seeded(store, run="young")
+    admin = Admin(store.servers, "t")
+    assert (await admin.find("job")).run == "young", "the latest"
+    assert (await admin.find("job", unfinished=True)).run == ""
+    with pytest.raises(ConfigError, match=r"no run 'x' in the store; runs there: young, ''"):
+        await admin.find("job", "x")

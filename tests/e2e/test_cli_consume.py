@@ -130,6 +130,11 @@ def test_dead_letters_are_shown_and_tried_again(shell: Shell, store: str) -> Non
     errors = " ".join(letter["error"] for letter in letters)
     assert "version 72" in errors
     assert "SQL_CREATE_TABLES" in errors
+    first = shell("ledger", "dead", "--to", DATABASE, "--limit", "1")
+    assert len(first.stdout.splitlines()) == 2
+    assert "and 1 more: --limit 0 shows all" in first.stderr
+    whole = shell("ledger", "dead", "--to", DATABASE, "--limit", "0")
+    assert len(whole.stdout.splitlines()) == 3
     again = shell.consume("--retry-dead", "--create-tables")
     assert (again["new"], again["dead"]) == (1, 1)
     assert shell.rows("SELECT n FROM items") == [(1,)]

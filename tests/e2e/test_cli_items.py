@@ -119,6 +119,16 @@ def test_refused_items_are_listed_and_replayed_when_the_table_is_right(shop: Sho
     assert "no failed items" in shop("items", "failed", "ShopSpider").stdout
 
 
+def test_an_item_without_its_key_is_looked_for_among_the_failed_pages(shop: Shop) -> None:
+    (shop.directory / "shop.py").write_text(SPIDER.replace("sku=n // int(self.copies), ", ""))
+    assert shop.run("-a", "pages=1", code=3)["item_failed"] == 1
+    found = shop("items", "failed", "ShopSpider")
+    assert "no failed items" in found.stdout
+    assert "orbweb failed list ShopSpider --reason item_rejected" in found.stderr
+    pages = shop("failed", "list", "ShopSpider", "--reason", "item_rejected").stdout
+    assert "an output could not be taken: shop.Product: the key field 'sku' is missing" in pages
+
+
 def test_an_item_with_a_known_unique_key_is_left_out_unless_switched_off(shop: Shop) -> None:
     summary = shop.run("-a", "copies=2", "--fresh")
     assert summary["run"]["items"] == 10

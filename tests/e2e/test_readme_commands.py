@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -17,7 +18,6 @@ from orbweb.cli.app import app
 from orbweb.testing.site import SiteThread
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -54,26 +54,44 @@ def test_every_command_in_the_documents_exists_with_its_options(path: Path) -> N
         parse(line)
 
 
-def test_the_spider_of_the_readme_crawls_as_it_stands(tmp_path: Path) -> None:
+def write_spider(page: Path, name: str, file: Path, site: SiteThread) -> None:
+    """The block of a page that has this class, as a file."""
     (source,) = (
         block
-        for block in re.findall(r"```python\n(.*?)```", README, re.S)
-        if "class NewsSpider" in block
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+        if f"class {name}" in block
     )
+    file.write_text(source.replace("http://127.0.0.1:7273", site.url))
+
+
+def shell(folder: Path, *words: str) -> str:
     kept = ("PATH", "HOME", "PYTHONPATH", "TMPDIR")
-    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-m", "orbweb", *words],
+        cwd=folder,
+        env={name: os.environ[name] for name in kept if name in os.environ},
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_spider_of_the_readme_crawls_as_it_stands(tmp_path: Path) -> None:
     with SiteThread() as site:
-        (tmp_path / "news.py").write_text(source.replace("http://127.0.0.1:7273", site.url))
-
-        def shell(*words: str) -> str:
-            command = [sys.executable, "-m", "orbweb", *words]
-            done = subprocess.run(
-                command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90
-            )
-            assert done.returncode == 0, done.stderr
-            return done.stdout
-
-        shell("run", "news.py", "-w", "2", "-o", "news.csv")
-        assert "1 089 pages, 990 items" in shell("status", "NewsSpider")
-        assert "no failed requests" in shell("failed", "list", "NewsSpider")
+        write_spider(ROOT / "README.md", "NewsSpider", tmp_path / "news.py", site)
+        shell(tmp_path, "run", "news.py", "-w", "2", "-o", "news.csv")
+        assert "1 089 pages, 990 items" in shell(tmp_path, "status", "NewsSpider")
+        assert "no failed requests" in shell(tmp_path, "failed", "list", "NewsSpider")
     assert len((tmp_path / "news.csv").read_text().splitlines()) == 1 + 990
+
+
+def test_the_spider_of_the_page_about_spiders_crawls_as_it_stands(tmp_path: Path) -> None:
+    with SiteThread() as site:
+        write_spider(ROOT / "docs" / "spiders.md", "QuoteSpider", tmp_path / "quotes.py", site)
+        shell(tmp_path, "run", "quotes.py:QuoteSpider", "-a", "tag=love")
+    rows = [json.loads(line) for line in (tmp_path / "quotes.jsonl").read_text().splitlines()]
+    assert len({row["url"] for row in rows}) == len(rows) == 30
+    assert {row["tag"] for row in rows} == {"love"}
+    assert all(row["text"] for row in rows)

@@ -282,3 +282,12 @@ def test_the_ledger_is_trimmed_by_run(bench: Callable[..., Bench]) -> None:
     assert [(each.run, each.keys) for each in book.runs()] == [("monday", 3), ("tuesday", 2)]
     assert book.trim("monday") == 3
     assert [(each.run, each.keys) for each in book.runs()] == [("tuesday", 2)]
+
+
+def test_dead_letters_of_one_kind_are_told_once(
+    bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    counts = bench().consume([*items("a", "b", "c", nosuch=1), *items("d", other=1, start=3)])
+    assert counts == Counts(dead=4)
+    told = [each for each in caplog.messages if each.startswith("dead_letter")]
+    assert len(told) == 2

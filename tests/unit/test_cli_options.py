@@ -57,7 +57,7 @@ def test_the_store_is_a_setting() -> None:
     [
         (RunPlan("x.py", append="a.jsonl", overwrite="b.jsonl"), "keep one"),
         (RunPlan("x.py", overwrite="items.json"), r"items\.jsonl"),
-        (RunPlan("x.py", append="items.xml"), r"\.jsonl and \.csv"),
+        (RunPlan("x.py", append="items.xml"), r"\.jsonl and \.csv files, and to a \.parquet"),
         (RunPlan("x.py", fresh=True, resume=True), "exclude"),
         (RunPlan("x.py", run_id="a", fresh=True), "exclude"),
     ],

@@ -609,3 +609,31 @@ def test_a_node_clears_away_past_runs_also_after_an_outage() -> None:
     (report,) = town.run(town.node(Crawler(), collect=collect))
     assert report.exit_code == 0
     assert [str(call) for call in calls[:4]] == ["200", "away", "7", "0"]
+
+
+def test_the_first_bad_link_of_a_callback_is_told_with_what_is_wrong(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Relative(Crawler):
+        def parse(self, request: Request, response: Response) -> Any:
+            yield Request("/b")
+            yield Request("/c")
+
+    town = Town(TREE)
+    (report,) = town.run(town.node(Relative()))
+    (told,) = [text for text in caplog.messages if "not taken" in text]
+    assert told.startswith(f"link on {SITE}/a not taken (bad_url): /b: it has no scheme; write")
+    assert report.as_dict()["run"]["reasons"] == {"done": 1, "bad_url": 2}
+
+
+def test_an_error_of_ours_in_a_callback_shows_the_line_of_the_spider(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Blind(Crawler):
+        def parse(self, request: Request, response: Response) -> Any:
+            yield response.follow(response.css("a.none::attr(href)").get())
+
+    town = Town(TREE)
+    town.run(town.node(Blind()))
+    assert "a.none::attr(href)" in caplog.text
+    assert caplog.text.count("Traceback") == 1

@@ -10,6 +10,7 @@ from orbweb.engine.report import Reporter
 from orbweb.engine.shutdown import ExitCode
 from orbweb.engine.stats import Stats
 from orbweb.frontier.base import RunState, Status
+from orbweb.model.reasons import Reason
 
 
 def reporter(identity: Mapping[str, str]) -> Reporter:
@@ -49,3 +50,10 @@ def test_who_stops_early_says_how_to_go_on(
 ) -> None:
     reporter(identity).stopped("SIGTERM", None)
     assert caplog.messages == [f"stopped early (SIGTERM); {said}"]
+
+
+def test_seeds_that_were_all_refused_are_not_taken_for_none() -> None:
+    stats = Stats(lambda: 0.0)
+    stats.skipped(Reason.BAD_URL, 2)
+    made = Reporter("Shop", stats, outputs=lambda: (), identity={}, show_summary=True)
+    assert made.done(Status(RunState.DONE)).why.endswith("no seed was taken: 2 bad_url")

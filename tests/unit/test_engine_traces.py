@@ -6,7 +6,9 @@ import traceback
 from collections.abc import Callable
 
 from orbweb.engine.threads import CallbackThreads
-from orbweb.engine.traces import MOST, KnownErrors, own_trace
+from orbweb.engine.traces import MOST, KnownErrors, is_mistake, own_trace
+from orbweb.errors import RequestError, SpiderError
+from orbweb.model.response import Response
 
 
 def broken() -> None:
@@ -54,3 +56,24 @@ def test_too_many_different_errors_are_forgotten_and_shown_again() -> None:
     kinds = [type(f"Error{number}", (Exception,), {}) for number in range(MOST + 1)]
     assert all(known.is_new(kind()) for kind in kinds)
     assert known.is_new(kinds[0]())
+
+
+def test_what_the_framework_raises_at_a_line_of_the_spider_is_a_mistake() -> None:
+    response = Response("http://a.test/", 200, b"<html></html>")
+    assert is_mistake(caught(lambda: response.follow(None)))
+    assert is_mistake(caught(broken))
+
+
+def test_what_the_spider_tells_the_engine_by_an_error_is_none() -> None:
+    def captcha() -> None:
+        raise RequestError("a captcha")
+
+    assert not is_mistake(caught(captcha))
+    assert not is_mistake(SpiderError("of what was yielded, raised at no line"))
+
+
+def test_two_lines_that_fail_in_the_same_place_of_ours_are_two_errors() -> None:
+    response = Response("http://a.test/", 200, b"<html></html>")
+    known = KnownErrors()
+    assert known.is_new(caught(lambda: response.follow(None)))
+    assert known.is_new(caught(lambda: response.follow(None)))

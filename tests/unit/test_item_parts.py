@@ -164,3 +164,12 @@ def test_a_pipeline_that_appends_refuses_a_url() -> None:
 def test_an_unknown_kind_of_url_is_an_error() -> None:
     with pytest.raises(ConfigError, match="nosuch"):
         open_folder("nosuch://bucket/x")
+
+
+def test_a_place_that_cannot_be_had_is_an_error_at_the_start() -> None:
+    for settings in (
+        {"OUTPUT_FILE": "nosuch://bucket/x.jsonl", "OUTPUT_DIR": ""},
+        {"OUTPUT_FILE": "", "OUTPUT_DIR": "nosuch://bucket"},
+    ):
+        with pytest.raises(ConfigError, match="nosuch"):
+            JsonLinesParts.from_settings(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -144,6 +145,23 @@ def test_a_spider_can_stop_itself() -> None:
     report = Enough().run()
     assert (report.exit_code, report.state) == (75, "stopped")
     assert 1 <= report.counts["request_ok"] < 10
+
+
+def test_the_pipeline_that_was_meant_is_named() -> None:
+    path = "orbweb.pipelines.jsonl.JsonLinePipeline"
+    with pytest.raises(ConfigError, match=r"did you mean JsonLinesPipeline\?$"):
+        load_pipelines(Numbers(pipelines=[path]), settings_of(Numbers()))
+
+
+@pytest.mark.parametrize("library", ["bson", "pymongo"])
+def test_a_missing_extra_is_named_with_its_install_line(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "orbweb.pipelines.mongo", raising=False)
+    monkeypatch.setitem(sys.modules, library, None)
+    path = "orbweb.pipelines.mongo.MongoPipeline"
+    with pytest.raises(ConfigError, match=r"pip install 'orbweb\[mongo\]'$"):
+        load_pipelines(Numbers(pipelines=[path]), settings_of(Numbers()))
 
 
 def test_start_urls_that_are_wrong_are_left_out() -> None:

@@ -440,11 +440,17 @@ def ledger_trim(
 
 
 @ledger.command("dead")
-def ledger_dead(to: To = None, as_json: AsJson = False) -> None:
+def ledger_dead(
+    to: To = None,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, help="Show this many; 0: all.")
+    ] = 20,
+    as_json: AsJson = False,
+) -> None:
     """Messages that could not be stored, and why."""
     from orbweb.cli.ledger import dead_letters
 
-    dead_letters(to, as_json=as_json)
+    dead_letters(to, limit, as_json=as_json)
 
 
 @items.command("failed")

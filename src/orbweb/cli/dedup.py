@@ -16,7 +16,7 @@ from orbweb.frontier.seen_admin import SeenAdmin
 from orbweb.frontier.seen_places import SeenPlace, SeenShard
 from orbweb.model.fingerprint import fingerprint
 from orbweb.model.request import Request
-from orbweb.model.url import host_of
+from orbweb.model.url import host_of, why_unfetchable
 from orbweb.settings import Settings
 
 AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -205,6 +205,6 @@ def age_seconds(text: str) -> int:
 def _key(settings: Settings, url: str) -> tuple[int, str]:
     request = Request(url)
     if request.problem is not None:
-        raise ConfigError(f"{url}: {request.problem.text()}")
+        raise ConfigError(f"{url}: {why_unfetchable(url) or request.problem.text()}")
     number = fingerprint(request, frozenset(settings["DROP_QUERY_PARAMS"]))
     return number, host_of(request.url)

@@ -19,6 +19,7 @@ from orbweb.frontier.items import FailedItem
 from orbweb.kafka.envelope import decode
 from orbweb.log import configure, mask_secrets
 from orbweb.model.item import ItemRecord, Origin
+from orbweb.model.reasons import Reason
 from orbweb.monitor.quality import total
 from orbweb.pipelines.buffer import ItemBuffer, Rejected
 from orbweb.settings import Settings
@@ -44,6 +45,11 @@ def list_failed(
         return
     if not failed:
         print(f"no failed items in {job} · run {run_name(info.run)}")
+        if info.status.dead and Reason.ITEM_REJECTED in info.status.reasons:
+            show.note(
+                "pages that failed because of an item: "
+                f"orbweb failed list {job} --reason {Reason.ITEM_REJECTED}"
+            )
         return
     print(f"{show.counted(len(failed), 'failed item')} in {job} · run {run_name(info.run)}")
     for one in shown:

@@ -13,8 +13,6 @@ from orbweb.consume.ledger import Ledger, LedgerBook, RunKeys
 from orbweb.errors import ConfigError
 from orbweb.pipelines.sql_tables import open_engine
 
-SHOWN_DEAD = 20
-
 
 def list_runs(to: str | None, *, as_json: bool) -> None:
     """How many keys the ledger holds of each run."""
@@ -51,10 +49,11 @@ def trim(to: str | None, runs: tuple[str, ...], older_than_days: int | None, *, 
         print(f"{show.counted(removed, 'key')} forgotten")
 
 
-def dead_letters(to: str | None, *, as_json: bool) -> None:
-    """The messages that could not be stored, with their errors."""
+def dead_letters(to: str | None, limit: int, *, as_json: bool) -> None:
+    """The messages that could not be stored, with their errors; `limit` 0 shows all."""
     book = _book(to)
-    letters = book.dead_letters(SHOWN_DEAD)
+    dead = book.count_dead()
+    letters = book.dead_letters(limit or dead)
     if as_json:
         show.as_json([{**each, "message": each["message"].hex()} for each in letters])
         return
@@ -66,9 +65,9 @@ def dead_letters(to: str | None, *, as_json: bool) -> None:
             for each in letters
         ],
     )  # fmt: skip
-    left = book.count_dead() - len(letters)
+    left = dead - len(letters)
     if left > 0:
-        show.note(f"and {show.number(left)} more")
+        show.note(f"and {show.number(left)} more: --limit 0 shows all")
     if letters:
         show.note("try them once more: orbweb consume --retry-dead, with the same --to")
 

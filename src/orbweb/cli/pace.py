@@ -91,7 +91,7 @@ class Target:
                 raise ConfigError(f"{name} is a job and a host: say which with --job or --host")
             return host
         if name in jobs or self._as_job:
-            return await admin.find(name, self._run)
+            return await admin.find(name, self._run, unfinished=True)
         raise ConfigError(
             f"{name!r} is neither a job nor a host of this store; jobs there: "
             f"{', '.join(jobs) or 'none'}; a host that is not known yet needs --host"

@@ -18,7 +18,7 @@ def stop(settings: Settings, job: str, run: str | None) -> None:
     """Ask all nodes of a run to stop; what waits stays."""
 
     async def act(admin: Admin) -> None:
-        info = await admin.find(job, run)
+        info = await admin.find(job, run, unfinished=True)
         nodes = await admin.nodes(info)
         if info.status.state is RunState.DONE:
             print(f"{job} · run {run_name(info.run)} has ended already: nothing was done")

@@ -20,6 +20,9 @@ from orbweb.pipelines.sql_tables import Tables, is_rows_fault, reason_of
 
 logger = get_logger("consume")
 
+MOST_KINDS = 1000
+"""Kinds of refusal that are remembered; the others are all told."""
+
 Positions = Callable[[Sequence[Message]], Mapping[str, int]]
 """For each place, the offset after these messages."""
 
@@ -72,6 +75,7 @@ class ItemStore:
         self._dead_letters = dead_letters
         self.early = EarlyChanges()
         """Changes whose row may come yet: see `try_again`."""
+        self._told: set[tuple[str, str]] = set()
 
     def prepare(self) -> None:
         """Make the tables beside the target tables if they are missing."""
@@ -169,22 +173,27 @@ class ItemStore:
                 self._ledger.bury(connection, letter)
             self._ledger.keep_positions(connection, positions(messages))
         for letter in letters:
-            _tell(letter)
+            self._tell(letter)
         return counts
 
-
-def _tell(letter: DeadLetter) -> None:
-    envelope = letter.envelope
-    event(
-        logger,
-        "dead_letter",
-        level=logging.ERROR,
-        place=letter.message.place,
-        position=letter.message.position,
-        table=envelope.table if envelope else "",
-        key=envelope.key if envelope else "",
-        error=letter.error,
-    )
+    def _tell(self, letter: DeadLetter) -> None:
+        """The first of a kind is an error, the others are left to `orbweb ledger dead`."""
+        envelope = letter.envelope
+        table, key = (envelope.table, envelope.key) if envelope else ("", "")
+        kind = (table, letter.error.replace(key, "") if key else letter.error)
+        known = kind in self._told
+        if len(self._told) < MOST_KINDS:
+            self._told.add(kind)
+        event(
+            logger,
+            "dead_letter",
+            level=logging.DEBUG if known else logging.ERROR,
+            place=letter.message.place,
+            position=letter.message.position,
+            table=table,
+            key=key,
+            error=letter.error,
+        )
 
 
 def _read(messages: Sequence[Message]) -> tuple[list[_Item], list[DeadLetter]]:

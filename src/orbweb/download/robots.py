@@ -321,7 +321,7 @@ class Robots:
         try:
             response = await self._follow(f"{origin}/robots.txt", gate)
         except RequestError as error:
-            return _unreachable(str(error))
+            return _unreachable(f"the site does not answer: {error}")
         status = response.status_code
         if status >= 500 or status == 429:
             return _unreachable(f"HTTP {status} for {response.url}")

@@ -16,7 +16,7 @@ from orbweb.model.fingerprint import derived_fingerprint, fingerprint, request_i
 from orbweb.model.item import ItemRecord, is_item, item_record
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
-from orbweb.model.url import BadUrlError, host_of
+from orbweb.model.url import BadUrlError, host_of, why_unfetchable
 from orbweb.model.way import NO_WAY
 
 log = get_logger("orbweb.engine")
@@ -72,6 +72,7 @@ class Admission:
         self._codec = codec
         self._knows_callback = knows_callback
         self._checked: set[str] = set()
+        self._told_bad_link = False
 
     def child(self, request: Request, parent: Request, ordinal: int) -> NewRequest | Refused:
         """Admit a request that `parent` yielded as its `ordinal`-th."""
@@ -80,7 +81,11 @@ class Admission:
         request.parent_id = parent.id
         request.depth = parent.depth + 1
         request.way = NO_WAY
-        return self._admit(request, (parent.id, str(ordinal)), repeat=not request.filter_repeat)
+        origin = (parent.id, str(ordinal))
+        admitted = self._admit(request, origin, repeat=not request.filter_repeat)
+        if isinstance(admitted, Refused) and admitted.reason is Reason.BAD_URL:
+            self._tell_bad_link(parent, admitted)
+        return admitted
 
     def seed(self, request: Request, epoch: str, ordinal: int) -> NewRequest | Refused:
         """Admit the `ordinal`-th request of `start_requests`.
@@ -119,7 +124,8 @@ class Admission:
         """`repeat`: the request may have been taken before; `seed`: but not with this origin."""
         request.retry_times = 0
         if request.problem is not None:
-            return Refused(request.problem, f"{request.url}: {request.problem.text()}")
+            why = why_unfetchable(request.url) or request.problem.text()
+            return Refused(request.problem, f"{request.url}: {why}")
         if abs(request.priority) > PRIORITY_LIMIT:
             text = f"priority {request.priority} is not within ±{PRIORITY_LIMIT}"
             return Refused(Reason.NOT_SERIALIZABLE, f"{request.url}: {text}")
@@ -142,6 +148,17 @@ class Admission:
         self._check_callback(request)
         sure = request.dedup == "exact"
         return NewRequest(id, host_of(request.url), request.priority, seen, payload, sure)
+
+    def _tell_bad_link(self, parent: Request, refused: Refused) -> None:
+        """Say it of the first one: sites have such links, but so has code that builds URLs."""
+        if not self._told_bad_link:
+            self._told_bad_link = True
+            log.warning(
+                "link on %s not taken (%s): %s; further ones are only counted",
+                parent.url,
+                refused.reason,
+                refused.text,
+            )
 
     def _check_callback(self, request: Request) -> None:
         name = request.callback_name
@@ -235,6 +252,12 @@ class Outputs:
         """Note something that could not be taken: the page will be kept as a dead letter."""
         self.lost_reason = self.lost_reason or reason
         self.lost.append(text)
+
+    def lost_text(self) -> str:
+        """One line about what could not be taken."""
+        many = len(self.lost)
+        told = "an output" if many == 1 else f"{many} outputs"
+        return f"{told} could not be taken{'' if many == 1 else '; first'}: {self.lost[0]}"
 
     def _accept_request(self, request: Request) -> None:
         admitted = self._admission.child(request, self._parent, self._requests)

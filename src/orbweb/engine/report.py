@@ -163,7 +163,9 @@ class Reporter:
             return report
         why = f"the run ended without a single good page: {_counted(report)}"
         if not status.reasons:
-            why += "; start_urls is empty and start_requests yielded nothing"
+            refused = ", ".join(_reasons(report.reasons))
+            nothing = "start_urls is empty and start_requests yielded nothing"
+            why += f"; no seed was taken: {refused}" if refused else f"; {nothing}"
         log.warning("%s", why)
         return self._make("done", ExitCode.NOTHING_DONE, why, status)
 
@@ -223,8 +225,11 @@ def _counted(report: RunReport) -> str:
     reasons: dict[str, Any] = dict(report.run.reasons) if report.run else {}
     items = report.run.items if report.run else 0
     parts = [_plural(report.pages, "page"), _plural(items, "item")]
-    parts += [f"{count} {name}" for name, count in sorted(reasons.items()) if name != "done"]
-    return ", ".join(parts)
+    return ", ".join([*parts, *_reasons(reasons)])
+
+
+def _reasons(counts: Mapping[str, int]) -> list[str]:
+    return [f"{count} {name}" for name, count in sorted(counts.items()) if name != "done"]
 
 
 def _plural(count: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome, Redir
 from orbweb.engine.outputs import Outputs, Refused
 from orbweb.engine.pacer import Pacer, Turn
 from orbweb.engine.tools import StepTools
-from orbweb.engine.traces import own_trace
+from orbweb.engine.traces import is_mistake, own_trace
 from orbweb.errors import (
     HostBusy,
     LeaseLost,
@@ -288,7 +288,7 @@ class Step:
         except ValidationError as error:
             return await self._fail(request, response, Reason.VALIDATION, error, outputs)
         except Exception as error:
-            if not isinstance(error, OrbwebError) and self._tools.known_errors.is_new(error):
+            if is_mistake(error) and self._tools.known_errors.is_new(error):
                 log.error("callback failed on %s", request.url, exc_info=own_trace(error))
             return await self._fail(request, response, Reason.CALLBACK_ERROR, error, outputs)
         return Page(request.url, outputs)
@@ -356,7 +356,7 @@ class Step:
             outputs.lose(Reason.ITEM_REJECTED, f"{each.record.table}: {each.error}")
         reason, error = page.reason, page.error
         if outputs.lost:
-            text = f"{len(outputs.lost)} outputs could not be taken; first: {outputs.lost[0]}"
+            text = outputs.lost_text()
             error = f"{error}; {text}" if error else text
             reason = outputs.lost_reason or reason if reason is Reason.DONE else reason
             log.error("%s: %s", page.url, text)

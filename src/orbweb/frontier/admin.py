@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orbweb.errors import ConfigError
-from orbweb.frontier.base import DeadLetter, Status
+from orbweb.frontier.base import DeadLetter, RunState, Status
 from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
 from orbweb.frontier.seen_admin import SeenAdmin
@@ -71,14 +71,21 @@ class Admin:
                 found.append(RunInfo(its_job, run, epoch.decode(), status))
         return sorted(found, key=lambda info: -info.status.started_at_ms)
 
-    async def find(self, job: str, run: str | None = None) -> RunInfo:
-        """The run of that id, or the job's latest when `run` is None; `ConfigError` if none."""
-        runs = [info for info in await self.runs(job) if run is None or info.run == run]
-        if not runs:
+    async def find(self, job: str, run: str | None = None, *, unfinished: bool = False) -> RunInfo:
+        """The run of that id, or the job's latest when `run` is None; `ConfigError` if none.
+
+        `unfinished`: of those that have not ended, unless all have.
+        """
+        of_job = await self.runs(job)
+        if not of_job:
             known = ", ".join(sorted({info.job for info in await self.runs()})) or "none"
-            which = f"run {run!r} of job {job!r}" if run is not None else f"job {job!r}"
-            raise ConfigError(f"there is no {which} in the store; jobs there: {known}")
-        return runs[0]
+            raise ConfigError(f"there is no job {job!r} in the store; jobs there: {known}")
+        runs = [info for info in of_job if run is None or info.run == run]
+        if not runs:
+            known = ", ".join(info.run or "'' (the one without RUN_ID)" for info in of_job)
+            raise ConfigError(f"job {job!r} has no run {run!r} in the store; runs there: {known}")
+        going = [info for info in runs if info.status.state is not RunState.DONE]
+        return going[0] if unfinished and going else runs[0]
 
     async def nodes(self, info: RunInfo) -> list[NodeInfo]:
         """The worker processes of a run that spoke within the last twenty leases."""

@@ -120,8 +120,8 @@ _TABLE: dict[Reason, _Entry] = {
         True,
         "robots.txt of the site could not be read",
         "无法读取站点的 robots.txt",
-        "It is tried again later; check that the site answers /robots.txt.",
-        "稍后会自动重试；请检查站点的 /robots.txt 能否访问。",
+        "Check that the site is up, and host and port; no page is fetched before /robots.txt.",
+        "请检查站点是否在线、主机与端口是否正确；读到 /robots.txt 之前不会抓取任何页面。",
     ),
     Reason.SCHEME: _Entry(
         "not taken",

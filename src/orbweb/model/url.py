@@ -75,6 +75,15 @@ def clean_url(url: str) -> str:
     return cleaned
 
 
+def why_unfetchable(url: str) -> str:
+    """What is wrong with a URL, in one phrase; empty when it can be fetched."""
+    try:
+        clean_url(url)
+    except BadUrlError as error:
+        return error.why
+    return ""
+
+
 def canonical_url(url: str, drop_params: frozenset[str] = NO_PARAMS) -> str:
     """Return the form under which two spellings of one page are equal.
 

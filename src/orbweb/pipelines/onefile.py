@@ -48,7 +48,7 @@ def pipeline_for(file: Path) -> str:
             f"{file}: a .json file could not be appended to, and a crash would leave it broken; "
             f"use JSON Lines: {file.with_suffix('.jsonl')}"
         )
-    raise ConfigError(f"{file}: items can go to .jsonl and .csv files")
+    raise ConfigError(f"{file}: items can go to .jsonl and .csv files, and to a .parquet folder")
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,11 @@ class PartsPipeline(BasePipeline):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """Raises `ConfigError` when the place cannot be had."""
         file = settings["OUTPUT_FILE"]
-        return cls(settings["OUTPUT_DIR"], file if file.endswith(cls.suffix) else "")
+        made = cls(settings["OUTPUT_DIR"], file if file.endswith(cls.suffix) else "")
+        open_folder(made._file or made._place)  # what is missing is an error at the start
+        return made
 
     @property
     def targets(self) -> tuple[str, ...]:

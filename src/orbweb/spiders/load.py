@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 from orbweb.errors import ConfigError
@@ -13,6 +15,7 @@ from orbweb.settings.names import PIPELINES
 from orbweb.spiders.base import BaseSpider, ItemHandler
 
 EXTRAS = {
+    "bson": "mongo",
     "confluent_kafka": "kafka",
     "fsspec": "fsspec",
     "psycopg": "sql",
@@ -66,9 +69,11 @@ def load_pipelines(
 def _load_pipeline(entry: Any, settings: Mapping[str, Any]) -> BasePipeline:
     found = entry
     if isinstance(entry, str):
-        module, _, name = entry.rpartition(".")
+        path, _, name = entry.rpartition(".")
+        module = None
         try:
-            found = getattr(importlib.import_module(module or entry), name)
+            module = importlib.import_module(path or entry)
+            found = getattr(module, name)
         except ModuleNotFoundError as error:
             extra = EXTRAS.get((error.name or "").partition(".")[0])
             install = f": pip install 'orbweb[{extra}]'" if extra else ""
@@ -76,7 +81,9 @@ def _load_pipeline(entry: Any, settings: Mapping[str, Any]) -> BasePipeline:
                 f"ITEM_PIPELINES: {entry!r} cannot be loaded: {error}{install}"
             ) from error
         except (ImportError, AttributeError) as error:
-            raise ConfigError(f"ITEM_PIPELINES: {entry!r} cannot be loaded: {error}") from error
+            raise ConfigError(
+                f"ITEM_PIPELINES: {entry!r} cannot be loaded: {error}{_meant(module, name)}"
+            ) from error
     if isinstance(found, type):
         try:
             found = found.from_settings(settings) if hasattr(found, "from_settings") else found()
@@ -89,3 +96,18 @@ def _load_pipeline(entry: Any, settings: Mapping[str, Any]) -> BasePipeline:
     if not isinstance(found, BasePipeline):
         raise ConfigError(f"ITEM_PIPELINES: {entry!r} must derive from orbweb.BasePipeline")
     return found
+
+
+def _meant(module: ModuleType | None, name: str) -> str:
+    """The pipeline of the module whose name is nearest."""
+    kinds = (
+        {
+            each
+            for each, found in vars(module).items()
+            if isinstance(found, type) and issubclass(found, BasePipeline)
+        }
+        if module
+        else set()
+    )
+    near = difflib.get_close_matches(name, sorted(kinds), 1)
+    return f"; did you mean {near[0]}?" if near else ""
