@@ -138,9 +138,12 @@ def test_a_dead_nodes_requests_are_recovered(tmp_path: Path) -> None:
         dead = fleet.start()
         fleet.until_true(lambda: rows_in(fleet) >= 2, 20, "two rows")
         dead.kill()
+        stored = rows_in(fleet)
+        assert stored < 5
         assert fleet.start().wait(30) == 0
         assert len(fleet.rows()) == 5
-        assert fleet.origin().repeats() == 3
+        left = 5 - stored
+        assert left <= fleet.origin().repeats() <= left + 1, "the last one may not be acknowledged"
 
 
 @pytest.mark.parametrize("batch_seconds", [0.3, 1.5])
