@@ -50,8 +50,8 @@ def seeds() -> dict[str, int]:
 
 
 def hunt(mutant: Mutant, server: Server, hint: int | None = None) -> Hunt:
-    """Walk until the mutant is noticed, first where the hint says."""
-    first = Hunt(False, 0) if hint is None else walk(mutant, server, FEW, hint)
+    """Walk until the mutant is noticed: a few times, where the hint says, then the whole budget."""
+    first = walk(mutant, server, 2 * FEW if hint is None else FEW, hint)
     if first.noticed:
         return first
     whole = walk(mutant, server, BUDGET.max_examples)
