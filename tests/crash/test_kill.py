@@ -122,7 +122,7 @@ def test_24_tasks_survive_a_kill_after_1200_ms(tmp_path: Path) -> None:
 
 def test_a_healthy_node_keeps_what_it_holds_and_a_dead_one_gives_it_back(tmp_path: Path) -> None:
     settings = {"ORBWEB_SPIDER_TASK_LEASE": 2, "ORBWEB_CALLBACK_THREADS": 1}
-    with Fleet(tmp_path, "FlatSpider", PAGES=5, WORK=0.6, **settings) as fleet:
+    with Fleet(tmp_path, "FlatSpider", PAGES=5, WORK=1.2, **settings) as fleet:
         healthy = fleet.start()
         fleet.until(5)
         thief = fleet.start()
