@@ -21,6 +21,7 @@ BEGIN, END = "<!-- commands -->", "<!-- end of commands -->"
 GROUPS = (
     ("Store, run and deduplication", declarations.STORE),
     ("Crawl", declarations.CRAWL),
+    ("Tasks", declarations.TASKS),
     ("Download", declarations.DOWNLOAD),
     ("Items and logs", declarations.OUTPUT),
     ("Databases", declarations.DATABASES),

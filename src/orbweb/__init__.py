@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from orbweb.spiders.air import AirSpider
     from orbweb.spiders.base import BaseParser
     from orbweb.spiders.distributed import Spider
+    from orbweb.spiders.task import TaskSpider
 
     __version__: str
 
@@ -50,6 +51,7 @@ __all__ = [
     "ResponseError",
     "Spider",
     "SpiderError",
+    "TaskSpider",
     "UpdateItem",
     "ValidationError",
     "__version__",
@@ -65,6 +67,7 @@ _LAZY = {
     "Request": "orbweb.model.request",
     "Response": "orbweb.model.response",
     "Spider": "orbweb.spiders.distributed",
+    "TaskSpider": "orbweb.spiders.task",
     "UpdateItem": "orbweb.model.item",
 }
 

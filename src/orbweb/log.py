@@ -19,8 +19,11 @@ MASK = "***"
 _URL_PASSWORD = re.compile(
     r"(?P<scheme>\b[a-z][a-z0-9+.-]*://[^\s/?#:@]*):[^\s/?#]*@", re.IGNORECASE
 )
-_REDIS_PASSWORD = re.compile(r"(?P<scheme>\brediss?://[^\s/?#:@]*):\S*@", re.IGNORECASE)
-_NAMED_PASSWORD = re.compile(r"(?P<name>\bpassword=)[^\s&#'\"]*", re.IGNORECASE)
+_SERVER_PASSWORD = re.compile(
+    r"(?P<scheme>\b(?!https?:)[a-z][a-z0-9+.-]*://[^\s/?#:@]*):[^\s\"'<>]*@", re.IGNORECASE
+)
+"""Of databases and brokers: people do not escape the / ? # in them, and their clients cope."""
+_NAMED_PASSWORD = re.compile(r"(?P<name>\bpassw\w*=)[^\s&#'\"]*", re.IGNORECASE)
 _CREDENTIALS = re.compile(
     r"(?P<name>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|digest)\s+)?)"
     r"[^\s\"',;}]+",
@@ -31,13 +34,28 @@ _CREDENTIALS = re.compile(
 def mask_secrets(text: str) -> str:
     """The text without passwords in URLs and without the values of Authorization headers."""
     if "://" in text:
-        text = _REDIS_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
+        text = _SERVER_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
         text = _URL_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
-    if "password=" in text.lower():
+    if "passw" in text.lower():
         text = _NAMED_PASSWORD.sub(rf"\g<name>{MASK}", text)
     if "uthorization" in text.lower():
         text = _CREDENTIALS.sub(rf"\g<name>{MASK}", text)
     return text
+
+
+def mask_address(address: str) -> str:
+    """An address of a server without its password, whatever that is made of, and be it misspelt."""
+    place, at, host = address.rpartition("@")
+    if at:
+        scheme, separator, credentials = place.rpartition("://")
+        user, colon, _ = credentials.partition(":")
+        address = f"{scheme}{separator}{user}{colon}{MASK if colon else ''}@{host}"
+    return mask_secrets(address)
+
+
+def writable(text: str) -> str:
+    """The text with halves of surrogate pairs as `\\ud800`: pages have them, UTF-8 has not."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 class LineFormatter(logging.Formatter):
@@ -131,6 +149,6 @@ def _masked(value: Any) -> Any:
 def _file_handler(path: Path) -> logging.Handler:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return logging.FileHandler(path, encoding="utf-8")
+        return logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise ConfigError(f"the log file {path} cannot be opened: {error}") from error

@@ -13,8 +13,10 @@ from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import DeadLetter
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard
+from orbweb.frontier.memory_tasks import MemoryTaskList
 from orbweb.frontier.servers import OneServer, Servers
 from orbweb.frontier.sharded import ShardedFrontier
+from orbweb.frontier.tasks import ValkeyTaskList
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.testing.contract import FrontierContract
 
@@ -47,6 +49,9 @@ class MemoryStore(Clocks):
         number = len(self.shards)
         parts = [MemoryFrontier(shard, job, run, shards=number) for shard in self.shards]
         return parts[0] if number == 1 else ShardedFrontier(parts, clock=self.seconds)
+
+    def task_list(self, key: str) -> MemoryTaskList:
+        return MemoryTaskList(self.shards[0].task_lists, key)
 
     async def lose(self) -> None:
         for shard in self.shards:
@@ -101,6 +106,9 @@ class ServerStore(Clocks):
         super().turn(ms)
         for frontier in self.made:
             frontier.caller.time = self.wall
+
+    def task_list(self, key: str) -> ValkeyTaskList:
+        return ValkeyTaskList(self.client, "t", key)
 
     async def lose(self) -> None:
         await self.client.flushall()

@@ -62,7 +62,10 @@ class Node:
 class Fleet:
     """Nodes of one job in one directory. Settings are given as in the environment."""
 
-    def __init__(self, directory: Path, spider: str, **settings: object) -> None:
+    def __init__(
+        self, directory: Path, spider: str, *, script: Path = SPIDERS, **settings: object
+    ) -> None:
+        self.script = script
         self.directory = directory
         self.spider = spider
         self.log = directory / "origin.jsonl"
@@ -106,7 +109,7 @@ class Fleet:
 
     def start(self, *arguments: str, **settings: object) -> Node:
         environment = self.environment | {key: str(value) for key, value in settings.items()}
-        command = [sys.executable, str(SPIDERS), self.spider, *arguments]
+        command = [sys.executable, str(self.script), self.spider, *arguments]
         node = Node(command, self.directory, environment)
         self.nodes.append(node)
         return node

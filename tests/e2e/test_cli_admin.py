@@ -280,7 +280,11 @@ def test_seen_urls_are_shown_forgotten_exported_and_imported(call: Call, folder:
     assert call("dedup", "check", "ShopSpider", seen).code == 3
     assert "count as seen" in call("dedup", "import", "ShopSpider", "seen.jsonl.gz").out
     assert call("dedup", "check", "ShopSpider", seen).code == 0
-    host = seen.split("/")[2]
+    for place in ("/nosuch/seen.jsonl", "/dev/null"):
+        refused = call("dedup", "export", "ShopSpider", place)
+        assert (refused.code, place in refused.err, "Traceback" in refused.err) == (2, True, False)
+    assert call("dedup", "forget", "ShopSpider", "--host", "a b", "--yes").code == 2
+    host = seen.partition("?")[0].upper()  # a URL names its host
     assert "is forgotten" in call("dedup", "forget", "ShopSpider", "--host", host, "--yes").out
     assert call("dedup", "check", "ShopSpider", seen).code == 3
     old = call("dedup", "forget", "ShopSpider", "--older-than", "1d", "--yes")

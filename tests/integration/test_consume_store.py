@@ -284,6 +284,17 @@ def test_the_ledger_is_trimmed_by_run(bench: Callable[..., Bench]) -> None:
     assert [(each.run, each.keys) for each in book.runs()] == [("tuesday", 2)]
 
 
+@pytest.mark.parametrize("table", ["orbweb_keys", "orbweb_positions"])
+def test_a_table_of_ours_that_vanishes_is_made_again(
+    database: Database, bench: Callable[..., Bench], table: str
+) -> None:
+    one = bench()
+    one.consume(items("a"))
+    database.execute(f"DROP TABLE {table}")
+    assert one.consume(items("b", start=1)).new == 1
+    assert skus(database) == ["a", "b"]
+
+
 def test_dead_letters_of_one_kind_are_told_once(
     bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
 ) -> None:

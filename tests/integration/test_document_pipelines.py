@@ -176,6 +176,20 @@ async def test_a_page_that_comes_again_adds_nothing(sink: Sink) -> None:
     assert sorted(each["n"] for each in sink.documents()) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("bad", ["\ud800", {"\ud800": 1}, Decimal("1" * 60), {"a\0b": 1}])
+async def test_a_document_that_cannot_be_is_left_out_and_those_beside_it_are_stored(
+    bad: Any,
+) -> None:
+    async with MongoStandIn() as server:
+        sink = Mongo(server)
+        (refused,) = await sink.save(sink.page({"n": 1}, {"n": 2, "bad": bad}, {"n": 3}))
+        assert refused.record.row["n"] == 2
+        assert refused.record.key in str(refused.error)
+        assert sorted(each["n"] for each in sink.documents()) == [1, 3]
+        await sink.pipeline.close()  # type: ignore[misc]
+    await let_go()
+
+
 async def test_an_update_changes_the_item_unless_it_was_fetched_earlier(sink: Sink) -> None:
     await sink.save(sink.page(Product(sku="a", price=1.0, name="x")))
     await sink.save(sink.page(Price(sku="a", price=3.0), id="r3", at=2000))

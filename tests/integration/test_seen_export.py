@@ -292,3 +292,14 @@ def test_a_file_that_is_no_whole_export_is_refused(tmp_path: Path, text: str) ->
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"x\.jsonl"):
         read_snapshot(path)
+
+
+@pytest.mark.parametrize("spoilt", [lambda data: data[:60], lambda data: data[:30] + b"x" * 40])
+def test_a_packed_file_that_breaks_off_is_refused(tmp_path: Path, spoilt: Any) -> None:
+    path = tmp_path / "x.jsonl.gz"
+    rows = "".join(f'["seen",0,"",[{number * 7919}]]\n' for number in range(500))
+    with open_text(path, "w") as file:
+        file.write('["format","orbweb-dedup-2","j","exact",1]\n' + rows)
+    path.write_bytes(spoilt(path.read_bytes()))
+    with pytest.raises(ConfigError, match=r"x\.jsonl\.gz"):
+        read_snapshot(path)

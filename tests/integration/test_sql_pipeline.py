@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -218,6 +219,81 @@ def test_tables_and_columns_are_made_when_asked(database: Database, sql: Any) ->
     ]
 
 
+AWARE = datetime(2026, 12, 1, 3, 4, tzinfo=timezone(timedelta(hours=5)))
+
+
+@pytest.mark.parametrize(
+    ("first", "taken", "refused"),
+    [
+        (
+            1,
+            [Decimal(2), 3.0],
+            [Decimal("1.5"), Decimal("NaN"), float("inf"), 2.5, Decimal("1E+999999999")],
+        ),
+        (Decimal("1.5"), [Decimal("2.50"), 3], [Decimal("0.12345678901")]),
+        (b"x", [b"\0\xff"], ["text", 5, 2.5]),
+        ("text", [b"bytes", 5, AWARE], [b"\xff"]),
+        ({"a": 1}, [[1, "b"]], [{"a": float("nan")}, {"b": b"1"}]),
+    ],
+)
+def test_a_value_is_stored_as_it_is_or_refused(
+    database: Database, sql: Any, first: Any, taken: list[Any], refused: list[Any]
+) -> None:
+    pipeline = sql()
+    assert pipeline.save_pages([page({"v": first}, *({"v": value} for value in taken))]) == []
+    answers = pipeline.save_pages([page(*({"v": value} for value in refused), id="r2")])
+    assert [str(answer.record.row["v"]) for answer in answers] == [str(each) for each in refused]
+    assert database.rows("SELECT COUNT(*) FROM items") == [(1 + len(taken),)]
+
+
+def test_a_moment_stays_the_same_moment(database: Database, sql: Any) -> None:
+    sql().save_pages([page({"v": datetime(2026, 12, 1, tzinfo=UTC)}, {"v": AWARE})])
+    found = database.rows("SELECT v FROM items ORDER BY v")[0][0]
+    if isinstance(found, datetime) and found.tzinfo is not None:
+        found = found.astimezone(UTC)
+    assert str(found).startswith("2026-11-30 22:04:00")
+
+
+def test_a_field_that_cannot_be_a_column_is_refused_and_nothing_waits(
+    database: Database, sql: Any
+) -> None:
+    pipeline = sql()
+    assert pipeline.save_pages([page({"name": 1})]) == []
+    bad = page({"": 1}, {"a\0b": 1}, {"name": 2}, {"x" * 300: 1}, {"Name": 1, "NAME": 2}, id="r2")
+    refused = [set(each.record.row) - {"_key"} for each in pipeline.save_pages([bad])]
+    tells_case_apart = database.url.startswith("postgres")
+    kept = [] if tells_case_apart else [{"Name", "NAME"}]
+    long = [] if database.url.startswith("sqlite") else [{"x" * 300}]
+    assert refused == [{""}, {"a\0b"}, *long, *kept]
+    assert database.rows("SELECT name FROM items WHERE name IS NOT NULL ORDER BY name") == [
+        (1,),
+        (2,),
+    ]
+
+
+@pytest.mark.parametrize("table", ["items", "orbweb_pages", "orbweb_versions"])
+def test_a_table_that_vanishes_in_mid_run_is_made_again(
+    database: Database, sql: Any, table: str
+) -> None:
+    pipeline = sql(on_conflict=Conflict.UPDATE)
+    pipeline.save_pages([page({"n": 1})])
+    database.execute(f"DROP TABLE {table}")
+    for _ in range(2):  # what a lane does
+        with suppress(PipelineError):
+            assert pipeline.save_pages([page({"n": 2}, id="r2")]) == []
+    assert database.rows("SELECT COUNT(*) FROM items WHERE n = 2") == [(1,)]
+
+
+def test_a_column_that_vanishes_in_mid_run_is_a_failed_item(database: Database, sql: Any) -> None:
+    database.execute("CREATE TABLE items (n INT, m INT)")
+    pipeline = sql(create_tables=False)
+    pipeline.save_pages([page({"n": 1, "m": 1})])
+    database.execute("ALTER TABLE items DROP COLUMN m")
+    (refused,) = pipeline.save_pages([page({"n": 2}, {"n": 3, "m": 3}, id="r2")])
+    assert "no column 'm'" in str(refused.error)
+    assert database.rows("SELECT n FROM items ORDER BY n") == [(1,), (2,)]
+
+
 def test_without_the_setting_a_missing_table_is_an_error_that_names_it(
     database: Database, sql: Any
 ) -> None:
@@ -265,4 +341,11 @@ def test_passwords_are_not_shown() -> None:
     assert "secret" not in str(raised.value)
     with pytest.raises(ConfigError) as wrong:
         SqlPipeline("nosuch://user:secret@host/db")
+    assert "secret" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("url", ["u:secret@h", "mysql://u:a@secret@h/db", "nosuch://u:se/secret@h"])
+def test_a_password_is_not_shown_where_the_address_is_wrong(url: str) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        SqlPipeline(url)
     assert "secret" not in str(wrong.value)

@@ -25,3 +25,11 @@ async def test_a_call_that_is_cancelled_at_any_moment_ends_cancelled(tmp_path: P
         assert heard >= 5
         assert await client.ping()
         await client.aclose()
+
+
+async def test_broken_text_in_a_command_does_not_end_the_caller(tmp_path: Path) -> None:
+    with EmbeddedStore(tmp_path) as url:
+        client = connect(url, 5.0)
+        await client.set("error", "price \ud800")
+        assert await client.get("error") == rb"price \ud800"
+        await client.aclose()

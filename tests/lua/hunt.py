@@ -15,12 +15,15 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.lua import mutants
 from tests.lua.direct import DirectClient
-from tests.lua.mutants import MUTANTS, Mutant
-from tests.lua.spread import SpreadMachine
+from tests.lua.mutants import Mutant
+from tests.lua.task_mutants import TASK_MUTANTS
+from tests.lua.tasks import TaskMachine
 from tests.lua.twins import Backend, build_scripts
 from tests.servers import Server
 
+MUTANTS = (*mutants.MUTANTS, *TASK_MUTANTS)
 SEEDS = Path(__file__).with_name("seeds.json")
 FEW = 20
 """Walks of a seed in `seeds.json`; a mutant that is noticed in twice as many needs none."""
@@ -62,7 +65,7 @@ def walk(mutant: Mutant, server: Server, most: int, of_seed: int | None = None) 
     """Up to so many walks, always the same ones."""
     client = DirectClient(server.socket)
 
-    class Machine(SpreadMachine):
+    class Machine(TaskMachine):
         pass
 
     if of_seed is not None:

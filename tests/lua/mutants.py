@@ -323,8 +323,8 @@ MUTANTS = (
     Mutant(
         "forgotten parts stay",
         "seen_forget",
-        "      call('SADD', GARBAGE, part.key .. ' ' .. int(seen_keys(kind, part.size)) .. ' ' .. "
-        "kind)\n",
+        "      call('SADD', SHARD .. ':garbage', part.key .. ' ' .. int(seen_keys(kind, part.size))"
+        " .. ' ' .. kind)\n",
     ),
     Mutant(
         "bloom has one layer", "seen_bloom", "if number == part.layer + 1 then", "if false then"
@@ -382,7 +382,12 @@ MUTANTS = (
         "return 0",
     ),
     Mutant("one shard of several ends the run", "shard", "if shards == 1 and state", "if state"),
-    Mutant("what is sent again goes to the end", "push", "OUTBOX, 'NX', seq", "OUTBOX, seq"),
+    Mutant(
+        "what is sent again goes to the end",
+        "push",
+        "if not call('ZSCORE', OUTBOX, row) then",
+        "if true then",
+    ),
     Mutant(
         "what is sent away does not change the version",
         "push",
@@ -409,8 +414,8 @@ MUTANTS = (
     Mutant(
         "a run is closed with work in its outbox",
         "close",
-        "call('HLEN', BODY) + away() == 0",
-        "call('HLEN', BODY) == 0",
+        "call('HLEN', BODY) + away() + call",
+        "call('HLEN', BODY) + call",
     ),
     Mutant("a closed run is not reopened", "reopen", "reopen()\n"),
     Mutant(

@@ -11,7 +11,7 @@ from orbweb.frontier.base import RunState, clock_step_ms
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.memory_seen import BloomMarks, Seen
 from orbweb.frontier.memory_state import MemoryShard, Place, Run
-from orbweb.frontier.valkey import pack_row, policy_words
+from orbweb.frontier.valkey import pack_row, policy_words, tells_words
 
 READ_ALL = b"""
 local out = {}
@@ -22,6 +22,7 @@ for _, key in ipairs(keys) do
   local value
   if kind == 'hash' then value = redis.call('HGETALL', key)
   elseif kind == 'set' then value = redis.call('SMEMBERS', key)
+  elseif kind == 'list' then value = redis.call('LRANGE', key, 0, -1)
   elseif kind == 'zset' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
   else value = redis.call('GET', key) end
   out[#out + 1] = {key, kind, value}
@@ -62,6 +63,8 @@ class Dumper:
             elif kind == b"zset":
                 members = [word.decode() for word in value[::2]]
                 state[name] = dict(zip(members, map(float, value[1::2]), strict=True))
+            elif kind == b"list":
+                state[name] = [word.decode() for word in value]
             elif kind == b"set":
                 state[name] = {word.decode() for word in value}
             else:
@@ -198,6 +201,8 @@ def _shard_state(shard: MemoryShard, keys: ShardKeys) -> Iterator[tuple[str, Any
             for base, (run, spoke) in hosts.pace.items()
         },
     )
+    for key, rows in shard.task_lists.items():
+        yield keys.task_list(key), [f"{task} {value.decode()}" for task, value in rows]
     yield keys.current, {f"{job}:{run}": epoch for (job, run), epoch in shard.current.items()}
 
 
@@ -268,6 +273,18 @@ def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
         {pack_row(request).decode(): float(order) for request, order in run.outbox.items()},
     )
     yield f"{base}:seen", seen_state(run.own_seen)
+    yield from _task_state(run, base)
+
+
+def _task_state(run: Run, base: str) -> Iterator[tuple[str, Any]]:
+    book = run.of_tasks
+    yield f"{base}:tasks", {task: value.decode() for task, value in book.living.items()}
+    yield f"{base}:failed_tasks", {task: value.decode() for task, value in book.failed.items()}
+    for name, index in (("open", book.open), ("fallen", book.fallen)):
+        yield f"{base}:{name}", {mark: 0.0 for marks in index.values() for mark in marks}
+    yield f"{base}:faults", {task: f"{at}\n{why}" for task, (at, why) in book.faults.items()}
+    yield f"{base}:moved", {task: str(seq) for task, seq in book.moved.items()}
+    yield f"{base}:idle", {task: float(seq) for task, seq in book.idle.items()}
 
 
 def _text(payload: bytes | None) -> str:
@@ -294,6 +311,7 @@ def _meta(run: Run) -> dict[str, str]:
         "laid": int(bool(run.laid)),
         "paused": FAR if run.paused else 0,
         "policy": policy_words(run.config),
+        "tells": tells_words(run.config),
         **{name: run.counters[name] for name in ("items", "retried", "reaped", "fenced")},
     }
     state = "done" if run.state is RunState.DONE else "running"
@@ -309,7 +327,7 @@ def comparable(state: State, keys: ShardKeys, shard: MemoryShard) -> State:
         assert seen == seen_state(shard.job_seen.get(job)), job
     for key, meta in state.items():
         if key.endswith(":meta"):
-            meta = {name: value for name, value in meta.items() if value != "0"}
+            meta = {name: value for name, value in meta.items() if value not in ("0", "")}
             for name in ("ttl", "check", "check_part", "check_cursor"):
                 meta.pop(name, None)
             meta.pop("seen", None)
@@ -347,3 +365,27 @@ def check_sound(state: State, keys: ShardKeys) -> None:
             assert done == (not body), "the end is exact"
             assert not away, "there is no other shard"
         assert set(state.get(f"{base}:dead", ())) == set(state.get(f"{base}:why", ()))
+        _check_tasks(state, base)
+
+
+def _check_tasks(state: State, base: str) -> None:
+    """What is known of tasks follows from what is pending and what is dead."""
+    pending = {id for id in state.get(f"{base}:body", ()) if "." in id}
+    away = {
+        f"{row.split(chr(10), 2)[1]}>{int(order)}"
+        for row, order in state.get(f"{base}:outbox", {}).items()
+        if "." in row.split("\n", 2)[1]
+    }
+    assert set(state.get(f"{base}:open", ())) == pending | away, "open: all that is left of tasks"
+    dead = {id for id in state.get(f"{base}:dead", ()) if "." in id}
+    assert set(state.get(f"{base}:fallen", ())) == dead, "fallen: the dead letters of tasks"
+    assert set(state.get(f"{base}:faults", ())) == {id.partition(".")[0] for id in dead}
+    left = {id.partition(".")[0] for id in pending}
+    living = state.get(f"{base}:tasks", ())
+    for task in left:
+        told = f"{task}@end" in state.get(f"{base}:body", ())
+        assert not told or task in living, f"{task} has something left, and its end is told"
+    if "shards" in state[f"{base}:meta"]:
+        return
+    for task in living:
+        assert task in left, f"{task} has nothing left, and has not ended"

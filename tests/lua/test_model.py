@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.lua.direct import DirectClient
-from tests.lua.spread import SPREAD_RARE, SpreadMachine
+from tests.lua.tasks import TASK_RARE, TaskMachine
 from tests.lua.twins import Backend, build_scripts
 from tests.servers import Server, redis_binary
 
@@ -35,7 +35,7 @@ def test_every_key_is_what_the_model_says(
     clients = [DirectClient(server.socket) for server in servers]
     scripts = build_scripts()
 
-    class Machine(SpreadMachine):
+    class Machine(TaskMachine):
         pass
 
     Machine.counts = counts
@@ -55,7 +55,7 @@ def test_every_key_is_what_the_model_says(
     seconds = time.monotonic() - began
     for client in clients:
         client.close()
-    missed = [event for event in SPREAD_RARE if not counts[event]]
+    missed = [event for event in TASK_RARE if not counts[event]]
     names = " and ".join(server.kind for server in servers)
     with capsys.disabled():
         print(

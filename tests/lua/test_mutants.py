@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.lua.hunt import hunt, seeds
-from tests.lua.mutants import MUTANTS, Mutant
+from tests.lua.hunt import MUTANTS, hunt, seeds
+from tests.lua.mutants import Mutant
 from tests.servers import Server
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.lua.direct import DirectClient, run_now
 from tests.lua.mutants import TORN_MUTANTS, Mutant
-from tests.lua.torn import LEASE_MS, Recorder, page, torn_faults
+from tests.lua.task_mutants import TORN_TASK_MUTANTS
+from tests.lua.torn import LEASE_MS, SEEDS, Recorder, page, torn_faults
 from tests.lua.twins import build_scripts
 from tests.servers import Server, redis_binary
 
@@ -49,14 +50,20 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     server.stop()
 
 
-def faults(server: Server, scratch: DirectClient, scripts: dict[str, Script]) -> Iterator[str]:
+def faults(
+    server: Server, scratch: DirectClient, scripts: dict[str, Script], *, tasks: bool = False
+) -> Iterator[str]:
     client = DirectClient(server.socket)
     recorder = Recorder(client, aof_of(server), scripts)
-    recorder.play()
+    if tasks:
+        recorder.play_tasks()
+    else:
+        recorder.play()
     client.close()
     assert recorder.frontier.run
     epoch = recorder.frontier.run.base.rpartition(":")[2]
-    yield from torn_faults(recorder.written, scratch, scripts, epoch)
+    seeds = () if tasks else SEEDS
+    yield from torn_faults(recorder.written, scratch, scripts, epoch, seeds)
 
 
 @pytest.mark.parametrize("server", KINDS, indirect=True)
@@ -71,6 +78,21 @@ def test_a_wrong_order_of_writes_is_noticed(
     mutant: Mutant, server: Server, scratch: DirectClient
 ) -> None:
     assert next(faults(server, scratch, build_scripts(mutant.build())), None) is not None
+
+
+@pytest.mark.parametrize("server", KINDS, indirect=True)
+def test_after_any_torn_transition_of_tasks_each_is_told_to_have_ended(
+    server: Server, scratch: DirectClient
+) -> None:
+    assert list(faults(server, scratch, build_scripts(), tasks=True)) == []
+
+
+@pytest.mark.parametrize("mutant", TORN_TASK_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_wrong_order_of_writes_of_tasks_is_noticed(
+    mutant: Mutant, server: Server, scratch: DirectClient
+) -> None:
+    scripts = build_scripts(mutant.build())
+    assert next(faults(server, scratch, scripts, tasks=True), None) is not None
 
 
 class TreeCrawl:

@@ -16,14 +16,23 @@ from orbweb.frontier.scripts import Script
 from orbweb.frontier.valkey import ValkeyFrontier
 
 LEASE_MS = 2_000
-CONFIG = RunConfig(lease_ms=6_000, max_retries=1, max_deliveries=2, host_concurrency=0)
+CONFIG = RunConfig(
+    lease_ms=6_000,
+    max_retries=1,
+    max_deliveries=2,
+    host_concurrency=0,
+    tells_done=True,
+    tells_failed=True,
+)
+LIST = "list"
 SEEDS = ("p0", "p1", "p2", "p3")
 LINKS = {f"p{n}": (f"p{2 * n + 4}", f"p{2 * n + 5}", f"p{n // 2}") for n in range(5)}
+LINKS |= {"t1.task": ("t1.p20", "t1.p21"), "t1.p20": ("t1.p22",)}
 Commands = list[list[bytes]]
 
 
 def page(id: str) -> NewRequest:
-    number = int(id[1:])
+    number = int(id.rpartition("p")[2])
     fingerprint = pow(7, 25 + number, 2**63)
     return NewRequest(id, f"h{number % 2}", number % 3, fingerprint, id.encode())
 
@@ -71,6 +80,17 @@ class Recorder:
         self.done.update(ends)
         return answer
 
+    def push_tasks(self, *names: str) -> None:
+        """Let tasks wait in their list: a write of its own."""
+        for name in names:
+            self.client.call("RPUSH", KEYS.task_list(LIST), f'{name} "{name}"')
+        data = self.aof.read_bytes()
+        commands = parse_aof(data[self.read :])
+        self.read = len(data)
+        known = frozenset(self.known), frozenset(self.done)
+        self.written.append(Written("push_tasks", commands, *known, frozenset()))
+        self.known.update(f"{name}{what}" for name in names for what in (".task", "@end"))
+
     def claim(self, want: int = 1) -> list[Held]:
         self.seq += 1
         claim = self.step("claim", "A", self.seq, want, LEASE_MS)
@@ -113,6 +133,30 @@ class Recorder:
         self.step("nack", [Nack(*one, fatal=True, reason="dns") for one in held])
         self.step("stop")
 
+    def play_tasks(self) -> None:
+        """The life of two tasks: one is given up, retried and told again."""
+        self.step("open", CONFIG)
+        token = self.step("seed_claim", "A", 1, LEASE_MS).token
+        self.push_tasks("t1", "t2")
+        self.step("take_tasks", token, 1, False, 5, LIST)
+        self.step("take_tasks", token, 2, True, 5, LIST)
+        one, two = self.claim(2)
+        self.step("emit", *one, 1, links(one.id)[:1], adds=["t1.p20"])
+        ack = Ack(*one, "done", 0, links(one.id), emitted=1)
+        self.step("ack", [ack], adds=LINKS[one.id], ends=[one.id])
+        self.step("nack", [Nack(*two, fatal=True, reason="dns")])
+        for _ in range(4):
+            for held in self.claim(9):
+                if held.id == "t1.p21":
+                    self.step("nack", [Nack(*held, fatal=True, reason="dns")])
+                else:
+                    self.ack(held)
+        assert run_now(self.frontier.status()).reasons["task_failed"] == 2
+        self.step("redrive", ["t1.p21", "t2.task"])
+        for _ in range(3):
+            self.ack(*self.claim(9))
+        assert run_now(self.frontier.status()).state is RunState.DONE
+
 
 def parse_aof(data: bytes) -> Commands:
     """The writes in a piece of an append-only file, without the frames of transactions."""
@@ -124,7 +168,11 @@ def parse_aof(data: bytes) -> Commands:
 
 
 def torn_faults(
-    written: Sequence[Written], client: DirectClient, scripts: dict[str, Script], epoch: str
+    written: Sequence[Written],
+    client: DirectClient,
+    scripts: dict[str, Script],
+    epoch: str,
+    seeds: Sequence[str] = SEEDS,
 ) -> Iterator[str]:
     """Cut each transition after each of its writes, repair, end the crawl; tells what is wrong."""
     history: Commands = []
@@ -137,13 +185,18 @@ def torn_faults(
                 client.answer()
             where = f"{transition.name} cut after {cut} of {len(transition.commands)} writes"
             whole = cut == len(transition.commands)
-            for fault in _repair(transition, client, scripts, epoch, whole):
+            for fault in _repair(transition, client, scripts, epoch, whole, seeds):
                 yield f"{where}: {fault}"
         history += transition.commands
 
 
 def _repair(
-    written: Written, client: DirectClient, scripts: dict[str, Script], epoch: str, whole: bool
+    written: Written,
+    client: DirectClient,
+    scripts: dict[str, Script],
+    epoch: str,
+    whole: bool,
+    seeds: Sequence[str],
 ) -> Iterator[str]:
     frontier = ValkeyFrontier(client, prefix="p", job="j", now=50_000)  # type: ignore[arg-type]
     frontier.caller.scripts = scripts
@@ -163,20 +216,20 @@ def _repair(
     except AssertionError as error:
         yield f"unsound: {error}"
     try:
-        done = written.done | drain(frontier)
+        done = written.done | drain(frontier, seeds)
     except AssertionError as error:
         yield str(error)
         return
     raw = run_now(Dumper(client).raw())
     dead = set(raw.get(f"{frontier.run.base}:dead", ())) if frontier.run else set()
-    if lost := (written.known | set(SEEDS)) - done - dead - written.ending:
+    if lost := (written.known | set(seeds)) - done - dead - written.ending:
         yield f"lost {lost}"
     for id in done | written.ending:
         if lost := set(LINKS.get(id, ())) - done - dead - written.ending:
             yield f"{id} is done, its links {lost} are lost"
 
 
-def drain(frontier: ValkeyFrontier) -> set[str]:
+def drain(frontier: ValkeyFrontier, names: Sequence[str] = SEEDS) -> set[str]:
     """Crawl what is left; returns what was finished."""
     wall, done = 60_000, set[str]()
     for seq in range(1_000, 1_100):
@@ -184,8 +237,9 @@ def drain(frontier: ValkeyFrontier) -> set[str]:
         frontier.caller.time = wall
         seeding = run_now(frontier.seed_claim("Z", seq, LEASE_MS))
         if seeding.code is SeedCode.OK:
-            seeds = [page(id) for id in SEEDS]
-            run_now(frontier.seed_push(seeding.token, seeding.cursor + 1, True, seeds))
+            run_now(frontier.take_tasks(seeding.token, seeding.cursor + 1, False, 9, LIST))
+            seeds = [page(id) for id in names]
+            run_now(frontier.seed_push(seeding.token, seeding.cursor + 2, True, seeds))
         claim = run_now(frontier.claim("Z", seq, 100, LEASE_MS))
         run_now(frontier.ack([Ack(*one.held, "done", 0, links(one.id)) for one in claim.leases]))
         done |= {lease.id for lease in claim.leases}

@@ -204,6 +204,13 @@ class Twins:
             for name, value in fields.items():
                 backend.client.call("HSET", KEYS.host(host), name, value)
 
+    def put_on_list(self, key: str, tasks: list[tuple[str, bytes]]) -> None:
+        """Let tasks wait in a list that belongs to no run."""
+        self.shard.task_lists.setdefault(key, []).extend(tasks)
+        for backend in self.backends:
+            for task, value in tasks:
+                backend.client.call("RPUSH", KEYS.task_list(key), b"%s %s" % (task.encode(), value))
+
     def give_load(self, run: int, node: str, load: int) -> None:
         """As if the node had been handed out so much before."""
         memory = self.shard.runs.get(self.memory[run]._base)

@@ -24,6 +24,7 @@ from orbweb.testing.simulator.world import Simulation, prepared
 MIXED_RUNS = 8_000
 ROLLBACK_RUNS = 2_000
 SPREAD_RUNS = 2_000
+TASK_RUNS = 800
 
 FOUND_SOMETHING = (6, 9, 42, 83, 98, 118, 196, 1259, 2229, 4190, 4620, 4675, 6651, 7195, 7990)
 FOUND_AFTER_ROLLBACK = (27,)
@@ -61,6 +62,26 @@ def test_nothing_is_lost_on_four_shards_when_their_server_forgets_its_last_write
     tally = run_seeds(range(12), Weather.ROLLBACK, shards=4)
     assert not tally.failures, describe(tally)
     assert tally.counts["rollback"] > 12
+
+
+@pytest.mark.parametrize("first", range(0, 24, 8))
+def test_every_task_is_told_to_have_ended_and_none_too_soon(first: int) -> None:
+    tally = run_seeds(range(first, first + 8), tasks=True)
+    assert not tally.failures, describe(tally)
+    assert tally.counts["crash"] > 4
+    assert tally.counts["told"] > 80
+
+
+def test_every_task_is_told_whatever_the_server_forgets() -> None:
+    tally = run_seeds(range(6), Weather.ROLLBACK, tasks=True)
+    assert not tally.failures, describe(tally)
+    assert tally.counts["rollback"] > 6
+
+
+def test_tasks_over_four_shards_are_told_to_have_ended() -> None:
+    tally = run_seeds(range(6), shards=4, tasks=True)
+    assert not tally.failures, describe(tally)
+    assert tally.counts["told"] > 60
 
 
 def test_seeds_that_once_found_something_find_nothing_any_more() -> None:
@@ -140,6 +161,18 @@ def test_thousands_of_fleets_on_four_shards(capsys: pytest.CaptureFixture[str]) 
         print(f"\non 4 shards  {mixed.line()}\nrollback     {rolled.line()}")
     assert not mixed.failures, describe(mixed)
     assert not rolled.failures, describe(rolled)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_hundreds_of_fleets_with_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    mixed = run_on_processes(range(TASK_RUNS), tasks=True)
+    spread = run_on_processes(range(TASK_RUNS // 4), tasks=True, shards=4)
+    rolled = run_on_processes(range(TASK_RUNS // 4), Weather.ROLLBACK, tasks=True)
+    with capsys.disabled():
+        print(f"\ntasks        {mixed.line()}\non 4 shards  {spread.line()}\n{rolled.line()}")
+    for tally in (mixed, spread, rolled):
+        assert not tally.failures, describe(tally)
 
 
 @pytest.mark.long

@@ -181,6 +181,7 @@ class Town:
                         connect=connect,
                     ),
                     collect=collect,
+                    tasks=spider if options.get("tasks") else None,  # type: ignore[arg-type]
                     items=items or MemoryItemBook(),
                 )
             )

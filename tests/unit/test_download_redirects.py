@@ -37,6 +37,9 @@ def hop(location: str, status: int = 302, **kwargs: Any) -> Request:
         (" /sp ace ", "http://shop.example/sp%20ace"),
         ("/caf\u00e9", "http://shop.example/caf%C3%A9"),
         ("/caf\udce9", "http://shop.example/caf%E9"),
+        ("http://\u6f22.example:81/\u6f22", "http://\u6f22.example:81/%E6%BC%A2"),
+        ("http://a%2F\u6f22.example/", "http://a%2F%E6%BC%A2.example/"),
+        ("http://u%40:p@%E6%BC%A2.example/", "http://u%40:p@\u6f22.example/"),
         ("/done%20?q=%C3%A9&r=a/b", "http://shop.example/done%20?q=%C3%A9&r=a/b"),
     ],
 )
@@ -52,6 +55,9 @@ def test_location_is_joined(location: str, expected: str) -> None:
         ("ftp://f.example/", Reason.SCHEME),
         ("http://:80/x", Reason.BAD_URL),
         ("http://[bad/", Reason.BAD_URL),
+        ("http://shop.example:99999/", Reason.BAD_URL),
+        ("http://shop.example:0/", Reason.BAD_URL),
+        ("http://shop.example:port/", Reason.BAD_URL),
     ],
 )
 def test_a_target_that_cannot_be_fetched(location: str, reason: Reason) -> None:

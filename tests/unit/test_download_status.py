@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from orbweb.download.status import StatusPolicy, retry_after_seconds
@@ -80,6 +82,16 @@ def test_a_limit_of_zero_ignores_the_header() -> None:
 def test_a_retry_after_date_is_read_against_the_clock_of_the_server() -> None:
     wait = retry_after_seconds("Tue, 01 Dec 2026 12:01:30 GMT", NOON, lambda: 0.0)
     assert wait == 90.0
+
+
+def test_a_retry_after_date_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    try:
+        assert retry_after_seconds("Tue, 01 Dec 2026 12:00:30", NOON) == 30.0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_without_a_date_header_the_wall_clock_is_used() -> None:

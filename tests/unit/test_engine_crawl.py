@@ -218,6 +218,17 @@ def test_an_unknown_callback_becomes_a_dead_letter_without_a_fetch() -> None:
     assert "parse_detial" in error
 
 
+def test_broken_text_in_an_error_is_kept_in_a_form_that_can_be_written() -> None:
+    class Odd(Crawler):
+        def parse(self, request: Any, response: Any) -> Any:
+            raise ValueError("price \ud800")
+
+    town = Town({f"{SITE}/a": links()}, config=RunConfig(max_retries=0))
+    town.run(town.node(Odd()))
+    _, error, _ = letters(town)[f"{SITE}/a"]
+    assert error == r"ValueError: price \ud800"
+
+
 def test_an_output_that_is_nothing_known_is_named() -> None:
     class Odd(Crawler):
         def parse(self, request: Any, response: Any) -> Any:

@@ -58,6 +58,31 @@ async def test_a_refused_item_is_not_remembered() -> None:
     assert await desk(book).fresh([record], "later") == [record]
 
 
+async def test_two_long_pages_with_the_same_items_do_not_wait_for_each_other() -> None:
+    one = desk()
+    await one.fresh(records(Product(sku=1)), "a")
+    await one.fresh(records(Product(sku=2)), "b")
+    async with asyncio.timeout(5):
+        assert await one.fresh(records(Product(sku=2)), "a")
+        assert await one.fresh(records(Product(sku=1)), "b")
+    one.release("a")
+    third = asyncio.create_task(one.fresh(records(Product(sku=2)), "c"))
+    await asyncio.sleep(0)
+    assert not third.done(), "it is still being stored by its first owner"
+    one.release("b")
+    assert await third
+
+
+@pytest.mark.parametrize("value", ["\ud800", ("\ud800",), ["x", {"y": "\udfff"}]])
+async def test_broken_text_is_counted_like_any_other(value: object) -> None:
+    one = desk()
+    rows = records({"v": value})
+    one.count(rows, ORIGIN)
+    await one.keep_failed([Rejected(rows[0], ItemError("no"), "sql")], ORIGIN, SITE)
+    await one.flush()
+    assert one.tally.items == 1
+
+
 async def test_who_comes_with_an_item_that_is_being_stored_waits_for_its_end() -> None:
     one = desk()
     first, again = records(Product(sku=1)), records(Product(sku=2), Product(sku=1), request="r2")

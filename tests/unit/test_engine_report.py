@@ -9,6 +9,7 @@ import pytest
 from orbweb.engine.report import Reporter
 from orbweb.engine.shutdown import ExitCode
 from orbweb.engine.stats import Stats
+from orbweb.errors import ConfigError
 from orbweb.frontier.base import RunState, Status
 from orbweb.model.reasons import Reason
 
@@ -50,6 +51,14 @@ def test_who_stops_early_says_how_to_go_on(
 ) -> None:
     reporter(identity).stopped("SIGTERM", None)
     assert caplog.messages == [f"stopped early (SIGTERM); {said}"]
+
+
+def test_a_mistake_in_the_settings_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    report = reporter({}).failed(ConfigError("DEDUP_FILTER is bloom, but the run has exact"))
+    assert report.exit_code == ExitCode.USAGE
+    assert report.why == "DEDUP_FILTER is bloom, but the run has exact"
+    assert caplog.messages == [report.why]
+    assert caplog.records[0].exc_info is None
 
 
 def test_seeds_that_were_all_refused_are_not_taken_for_none() -> None:

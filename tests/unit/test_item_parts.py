@@ -78,8 +78,80 @@ def test_parts_are_put_together_as_they_gather(
     pipeline = ParquetPipeline(str(tmp_path))
     for number in range(20):
         pipeline.save_items("items", rows(number))
-        assert len(list((tmp_path / "items").iterdir())) < 4
+        assert len(list((tmp_path / "items").iterdir())) <= 4
     assert len(read(tmp_path / "items")) == 20
+
+
+def test_a_part_that_has_become_large_is_not_read_again(
+    memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MERGE_AT", 4)
+    monkeypatch.setattr(module, "WHOLE_BYTES", 100)
+    pipeline = JsonLinesParts(memory)
+    for number in range(40):
+        pipeline.save_items("items", rows(number))
+    pipeline.close()
+    folder = open_folder(f"{memory}/items")
+    contents = [folder.read(name) for name in folder.names()]
+    assert len(contents) > 5
+    assert max(map(len, contents)) < 300
+    assert sum(part.count(b"\n") for part in contents) == 40
+
+
+def test_a_merge_that_fails_half_way_goes_on_and_loses_nothing(
+    memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MERGE_AT", 4)
+    pipeline = JsonLinesParts(memory)
+    folder = open_folder(f"{memory}/items")
+    remove, calls = type(folder).remove, []
+
+    def fails_at_times(self: Any, name: str) -> None:
+        calls.append(name)
+        if len(calls) % 2:
+            raise OSError("the store of objects is away")
+        remove(self, name)
+
+    monkeypatch.setattr(type(folder), "remove", fails_at_times)
+    tries = 0
+    for number in range(20):
+        while True:
+            tries += 1
+            try:
+                pipeline.save_items("items", rows(number))
+                break
+            except OSError:
+                continue
+    assert tries > 20
+    found = [line for name in folder.names() for line in folder.read(name).splitlines()]
+    assert sorted(json.loads(line)["n"] for line in found) == list(range(20))
+
+
+def test_a_part_that_was_taken_away_is_not_missed(
+    memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MERGE_AT", 4)
+    pipeline = JsonLinesParts(memory)
+    folder = open_folder(f"{memory}/items")
+    for number in range(10):
+        pipeline.save_items("items", rows(number))
+        if number == 2:
+            folder.remove(folder.names()[0])
+    pipeline.close()
+    (name,) = folder.names()
+    assert folder.read(name).count(b"\n") == 9
+
+
+@pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}, [1, "a"], 2**70, Decimal("NaN")])
+def test_a_value_that_cannot_be_written_is_the_items_fault(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(ItemError, match="field 'odd'"):
+        ParquetPipeline(str(tmp_path)).save_items("items", rows(1, odd=value))
+
+
+def test_an_empty_dict_is_null(tmp_path: Path) -> None:
+    ParquetPipeline(str(tmp_path)).save_items("items", rows(1, odd={}, deep=[{}], more={"a": {}}))
+    (row,) = read(tmp_path / "items")
+    assert (row["odd"], row["deep"], row["more"]) == (None, [None], {"a": None})
 
 
 def test_a_value_that_parquet_lacks_is_named(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
         (b'{"a": 1}', "version 7b"),
         (bytes((VERSION,)), "not an item"),
         (bytes((VERSION,)) + b"\xc1", "not an item"),
+        (wire(r={"a": msgspec.msgpack.Ext(11, msgspec.msgpack.encode("x" * 16))}), "not an item"),
         (wire()[:-3], "not an item"),
         (wire(k=""), "no key"),
         (wire(k="two words"), "no key"),

@@ -46,6 +46,13 @@ def test_lines_below_the_level_are_left_out(capsys: pytest.CaptureFixture[str]) 
     assert captured.out == ""
 
 
+def test_broken_text_is_logged_as_its_escape(tmp_path: Path) -> None:
+    for json_lines in (False, True):
+        configure(file=tmp_path / "run.log", json=json_lines)
+        get_logger("engine").info("price \ud800")
+    assert (tmp_path / "run.log").read_text().count(r"price \ud800") == 2
+
+
 def test_configuring_again_replaces_the_handlers(tmp_path: Path) -> None:
     configure(file=tmp_path / "first.log")
     configure(file=tmp_path / "second.log")
@@ -101,6 +108,8 @@ def test_secrets_do_not_reach_the_log(tmp_path: Path, as_json: bool) -> None:
     [
         "redis://:s3/cr#e@t@db:6379/0",
         "rediss://user:s3/cr@db/0",
+        "postgresql://user:s3/cr@db/0",
+        "mongodb://user:s3?cr@db/0",
         "unix:///run/redis.sock?db=0&password=s3cr",
         "https://example.com/?a=b&password=s3cr#x",
     ],

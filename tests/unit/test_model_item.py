@@ -230,3 +230,11 @@ def test_a_spider_of_plain_items_does_not_load_pydantic() -> None:
 
 def test_what_is_no_item_is_not_taken_for_one() -> None:
     assert not any(map(is_item, (None, 1, "x", [], object(), Item)))
+
+
+@pytest.mark.parametrize(
+    "item", [{"\ud800": 1}, type("Odd", (Item,), {"__table_name__": "\ud800"})()]
+)
+def test_a_name_that_is_broken_text_is_refused(item: Any) -> None:
+    with pytest.raises(ItemError, match="ud800"):
+        item_record(item, run="e", request_id="r", position=0, default_table="items")

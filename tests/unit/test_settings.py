@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orbweb.cli.about import setting_record
 from orbweb.errors import ConfigError
 from orbweb.settings import DECLARATIONS, Settings, load_settings
 
@@ -310,3 +312,58 @@ def test_settings_of_other_frameworks_throttles(tmp_path: Path) -> None:
     assert settings["CIRCUIT_COOLDOWN"] == 30.0
     (note,) = settings.notes
     assert "AUTOTHROTTLE_TARGET_CONCURRENCY" in note
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "redis://:hunter2@h:1/0",
+        "redis://u:a/hunter2@h",
+        "rediss://u:a hunter2#x@h",
+        "redis://h/0?passwrd=hunter2",
+        "redis:/:hunter2@h",
+        ":hunter2@h",
+    ],
+)
+@pytest.mark.parametrize(
+    "name", [name for name, setting in DECLARATIONS.items() if setting.secret and "URL" in name]
+)
+def test_no_password_in_an_address_is_shown_however_it_is_written(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    if "SQL" not in name and "://" not in value:
+        with pytest.raises(ConfigError) as caught:
+            load(tmp_path, command_line={name: value})
+        assert "hunter2" not in str(caught.value)
+        return
+    settings = load(tmp_path, command_line={name: value})
+    assert "hunter2" not in settings.shown(name)
+    assert "hunter2" not in json.dumps(setting_record(settings, DECLARATIONS[name]))
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MYSQL_PASSWORD", "hunter2"),
+        ("POSTGRES_PASSWORD", "hunter2"),
+        ("MONGO_URI", "mongodb://u:hunter2@a,b/x?tls=true"),
+        ("ELASTICSEARCH_HOSTS", "https://u:hunter2@a:9200,https://u:hunter2@b:9200"),
+        ("KAFKA_OPTIONS", "sasl.username=u,sasl.password=hunter2,ssl.key.pem=hunter2"),
+        ("X_API_TOKEN", "hunter2"),
+    ],
+)
+def test_no_secret_setting_is_shown(tmp_path: Path, name: str, value: str) -> None:
+    settings = load(tmp_path, command_line={name: value})
+    assert "hunter2" not in settings.shown(name)
+    assert "hunter2" not in repr(settings)
+    if name in DECLARATIONS:
+        assert "hunter2" not in json.dumps(setting_record(settings, DECLARATIONS[name]))
+
+
+def test_every_setting_that_is_secret_is_meant_by_these_tests() -> None:
+    plain = {name for name, setting in DECLARATIONS.items() if setting.secret and "URL" not in name}
+    assert plain == {
+        *("MYSQL_PASSWORD", "POSTGRES_PASSWORD"),
+        *("MONGO_URI", "ELASTICSEARCH_HOSTS", "KAFKA_OPTIONS"),
+    }

@@ -13,8 +13,8 @@ from typing import Any
 from orbweb.cli import show
 from orbweb.cli.options import overrides
 from orbweb.errors import ConfigError
-from orbweb.log import mask_secrets
 from orbweb.settings import DECLARATIONS, Setting, Settings, load_settings
+from orbweb.settings.load import masked
 from orbweb.settings.names import NEEDLESS, SYNONYMS
 
 PRECEDENCE = (
@@ -104,7 +104,7 @@ def setting_record(settings: Settings, setting: Setting) -> dict[str, Any]:
     value = settings[setting.name]
     return {
         "name": setting.name,
-        "value": mask_secrets(value) if isinstance(value, str) else value,
+        "value": masked(setting.name, value),
         "origin": settings.origin(setting.name),
         "default": setting.default,
         "kind": setting.kind.name,

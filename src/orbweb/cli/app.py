@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orbweb.cli import polite
+from orbweb.cli import polite, tasking
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -244,6 +244,7 @@ def reset(
 
 
 polite.add_to(app)
+tasking.add_to(app)
 
 
 @failed.command("list")

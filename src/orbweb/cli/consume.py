@@ -271,7 +271,8 @@ def _run_workers(plan: ConsumePlan) -> int:
         added = {name: sum(each[name] for each in found) for name in asdict(Counts())}
         summary = {**found[-1], **added, "workers": plan.workers, "exit_code": code}
         lags = [each["lag"] for each in found if each["lag"] is not None]
-        summary["lag"] = min(lags) if lags else None
+        of_all = sum if plan.topic else min  # partitions have one member each, a stream is shared
+        summary["lag"] = of_all(lags) if lags else None
         _tell_end(plan, summary)
     return code
 

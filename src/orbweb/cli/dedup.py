@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orbweb.cli import show
+from orbweb.cli.acts import read_host
 from orbweb.cli.snapshot import Exporter, finish, load_snapshot, open_text, read_snapshot
 from orbweb.cli.store import ask
 from orbweb.errors import ConfigError
@@ -123,6 +124,7 @@ def forget(
     """Let URLs, all of a host, or old generations enter again."""
     if sum((bool(urls), host is not None, older_than is not None)) != 1:
         raise ConfigError("what is to be forgotten? Give URLs, or --host, or --older-than")
+    host = None if host is None else read_host(host)
     age_ms = age_seconds(older_than) * 1000 if older_than is not None else 0
     what = f"all URLs of {host}" if host else f"generations older than {older_than}"
     if not urls and not show.agree(f"Forget {what} that {job} has seen?", yes):
@@ -147,7 +149,9 @@ def forget(
 
 
 def export(settings: Settings, job: str, run: str | None, path: Path) -> None:
-    """Write what was seen and what waits into a file."""
+    """Write what was seen and what waits into a file. Raises `ConfigError` if it cannot be made."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is no file: an export takes the place of what has its name")
 
     async def act(admin: Any) -> None:
         seen: SeenAdmin = admin.seen
@@ -163,6 +167,8 @@ def export(settings: Settings, job: str, run: str | None, path: Path) -> None:
                 exporter = Exporter(seen, place, file)
                 await exporter.write()
             finish(temporary, path)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
         finally:
             temporary.unlink(missing_ok=True)
         counts = exporter.counts

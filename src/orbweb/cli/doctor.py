@@ -22,7 +22,7 @@ from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.frontier.embedded_server import server_program
 from orbweb.frontier.server import ServerFacts
 from orbweb.frontier.servers import judge_all, reach
-from orbweb.log import mask_secrets
+from orbweb.log import mask_address
 from orbweb.settings import Settings, load_settings
 
 OLDEST_PYTHON = (3, 11)
@@ -148,7 +148,7 @@ async def _look_at_servers(url: str, settings: Settings) -> list[Finding]:
         found.append(_clock(seconds + micros / 1e6 - (before + time.time()) / 2))
         return found
     except OSError as error:
-        raise StoreUnavailable(f"{mask_secrets(url)}: {error}") from error
+        raise StoreUnavailable(f"{mask_address(url)}: {error}") from error
     finally:
         await servers.aclose()
 

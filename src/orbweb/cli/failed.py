@@ -13,7 +13,7 @@ from orbweb.cli.store import ask
 from orbweb.cli.watch import run_name
 from orbweb.errors import ConfigError, OrbwebError
 from orbweb.frontier.admin import Admin, RunInfo
-from orbweb.frontier.base import DeadLetter
+from orbweb.frontier.base import TASKS_HOST, DeadLetter
 from orbweb.log import mask_secrets
 from orbweb.model.codec import decode
 from orbweb.model.reasons import Reason
@@ -185,6 +185,7 @@ def record(letter: DeadLetter) -> dict[str, Any]:
         "at_ms": letter.at_ms,
         "host": letter.host,
         "priority": letter.priority,
+        "task": _task(letter) if letter.host == TASKS_HOST else None,
         "request": request and _request_record(request),
     }
 
@@ -199,6 +200,11 @@ def _request_record(request: Request) -> dict[str, Any]:
         "cb_kwargs": request.cb_kwargs,
         "meta": request.meta,
     }
+
+
+def _task(letter: DeadLetter) -> str:
+    """The task's JSON; before it stands, of a hook, how the task had ended."""
+    return mask_secrets(letter.payload.rpartition(b"\n")[2].decode(errors="replace"))
 
 
 def _request(letter: DeadLetter) -> Request | None:
@@ -218,6 +224,8 @@ def _only(found: Found, id: str) -> DeadLetter:
 
 
 def _address(letter: DeadLetter) -> str:
+    if letter.host == TASKS_HOST:
+        return f"{'hook of ' if letter.id.endswith('@end') else ''}task {_task(letter)}"
     request = _request(letter)
     if request is None:
         return f"(unreadable, host {letter.host})"

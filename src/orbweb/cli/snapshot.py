@@ -16,6 +16,7 @@ import gzip
 import json
 import os
 import time
+import zlib
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -66,8 +67,12 @@ class Exporter:
         self._spoken = time.monotonic()
 
     async def write(self) -> None:
-        """Write everything. Raises `ConfigError` when it took too long for the journal."""
+        """Write everything.
+
+        Raises `ConfigError` when it took too long for the journal, or a run has open tasks.
+        """
         place = self._place
+        await self._refuse_tasks()
         await self._admin.journal(place, "begin")
         try:
             self._line("format", FORMAT, place.job, str(place.kind), len(place.shards))
@@ -82,6 +87,17 @@ class Exporter:
         finally:
             await self._admin.journal(place, "end")
         self._line("end", self.counts.seen, self.counts.requests)
+
+    async def _refuse_tasks(self) -> None:
+        first = self._place.shards[0]
+        for run, keys in first.runs.items():
+            async for page in self._admin.pages(first, keys.tasks):
+                if page:
+                    raise ConfigError(
+                        f"run {run or 'default'} of {self._place.job} has open tasks, which an "
+                        "export does not hold: wait until they have ended "
+                        f"(orbweb tasks count {self._place.job})"
+                    )
 
     def _line(self, *words: Any) -> None:
         json.dump(words, self._file, separators=(",", ":"))
@@ -194,9 +210,11 @@ def read_snapshot(path: Path) -> Snapshot:
                     snapshot.hosts |= hosts
                 elif name == "end":
                     snapshot.counts, whole = Counts(*words), True
+    except EOFError as error:
+        raise ConfigError(f"{path} breaks off: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, zlib.error) as error:
         raise ConfigError(f"{path} is no file of `orbweb dedup export`: {error}") from error
     if not whole:
         raise ConfigError(f"{path} breaks off: its export did not come to its end")

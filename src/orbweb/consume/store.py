@@ -96,6 +96,9 @@ class ItemStore:
             return refused
         if len(messages) > 1:
             return None
+        self.prepare()  # it may be a table of ours that is gone
+        if not items:
+            return self._transact(messages, [], letters, positions)
         (item,) = items
         self._tables.forget(item.envelope.table)  # it may have been changed since it was looked at
         refused = self._refusal(messages, items, letters, positions)

@@ -17,7 +17,7 @@ from redis.retry import Retry
 
 from orbweb.consume.base import Message
 from orbweb.errors import ConfigError, StoreUnavailable
-from orbweb.log import mask_secrets
+from orbweb.log import mask_address
 from orbweb.pipelines.valkey import FIELD
 
 ORPHANED_SECONDS = 10.0
@@ -49,7 +49,7 @@ class StreamSource:
                 url, socket_timeout=timeout_seconds, retry=Retry(NoBackoff(), 0)
             )
         except ValueError as error:
-            raise ConfigError(f"{mask_secrets(url)!r} is no Redis URL: {error}") from error
+            raise ConfigError(f"{mask_address(url)!r} is no Redis URL: {error}") from error
         self._stream = stream
         self._group = group
         self._member = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -135,7 +135,10 @@ class TopicSource:
         try:
             for each in self._consumer.assignment():
                 low, high = self._consumer.get_watermark_offsets(each, timeout=CALL_SECONDS)
-                total += max(0, high - max(low, self._next.get(each.partition, low)))
+                settled = self._next.get(each.partition, low)
+                if settled > high:  # of an earlier topic of this name: Kafka begins anew
+                    settled = low
+                total += high - max(low, settled)
         except KafkaException:
             return None
         return total if self._member else None

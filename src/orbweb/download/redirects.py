@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from orbweb.download.base import DownloadError
 from orbweb.model.reasons import Reason
@@ -120,8 +120,9 @@ def redirect_target(response: Response) -> str:
     raw = location.encode("utf-8", "surrogateescape")
     try:
         target = urljoin(response.url, quote(raw, safe="%/:=&?~#+!$,;'@()*[]|"))
+        target = _with_plain_host(target)
         parts = urlsplit(target)
-        bad = not parts.netloc or parts.hostname is None
+        bad = not parts.netloc or parts.hostname is None or parts.port == 0
     except ValueError as error:
         raise _bad_target(response, location, Reason.BAD_URL) from error
     if parts.scheme not in _DEFAULT_PORTS:
@@ -129,6 +130,16 @@ def redirect_target(response: Response) -> str:
     if bad:
         raise _bad_target(response, location, Reason.BAD_URL)
     return target.partition("#")[0]
+
+
+def _with_plain_host(target: str) -> str:
+    """Location was quoted as a whole; a host name in letters of its own is no `%E6…`."""
+    parts = urlsplit(target)
+    user, at, host = parts.netloc.rpartition("@")
+    plain = unquote(host)
+    if plain.isascii() or set(plain) & set("/?#@\\ "):
+        return target
+    return urlunsplit(parts._replace(netloc=f"{user}{at}{plain}"))
 
 
 def _bad_target(response: Response, location: str, reason: Reason) -> DownloadError:

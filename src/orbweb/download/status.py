@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from orbweb.download.base import Failed
@@ -86,6 +86,6 @@ def retry_after_seconds(
 def _timestamp(value: str) -> float | None:
     try:
         parsed: datetime = parsedate_to_datetime(value)
-        return parsed.timestamp()
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
     except (TypeError, ValueError, OverflowError):
         return None

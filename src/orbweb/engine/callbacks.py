@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from typing import Any, Protocol
 
 from orbweb.engine.options import RunBlocking
-from orbweb.engine.outputs import Outputs
+from orbweb.engine.outputs import Outputs, collecting
 from orbweb.errors import SpiderError, contained
 from orbweb.model.item import is_item
 from orbweb.model.request import Request
@@ -108,7 +108,7 @@ class Callbacks:
         flush: Flush,
     ) -> None:
         """Call a function and collect all that it yields or returns."""
-        with contained():
+        with contained(), gathering(outputs):
             if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
                 await self._collect_async(function(*args, **kwargs), outputs, flush)
             else:
@@ -167,6 +167,10 @@ class _Reader:
 
     def read(self) -> bool:
         """Take one chunk; True when there may be more."""
+        with gathering(self._outputs):  # a thread has a context of its own
+            return self._read()
+
+    def _read(self) -> bool:
         if self._iterator is None:
             function, args, kwargs = self._call
             result = function(*args, **kwargs)
@@ -179,6 +183,16 @@ class _Reader:
             if count == CHUNK:
                 return True
         return False
+
+
+@contextmanager
+def gathering(outputs: Outputs) -> Iterator[None]:
+    """While this is open, `collecting` says where the outputs of the running callback go."""
+    before = collecting.set(outputs)
+    try:
+        yield
+    finally:
+        collecting.reset(before)
 
 
 def as_outputs(result: Any) -> Iterable[Any]:

@@ -6,19 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from orbweb.engine.callbacks import Callbacks, Spider
+from orbweb.engine.errands import Errands, TaskWorker
 from orbweb.engine.gauge import Dials, Gauge
 from orbweb.engine.items import ItemDesk
 from orbweb.engine.keeper import Keeper, KeeperOptions
 from orbweb.engine.ledger import Ledger
-from orbweb.engine.options import Codec, EngineOptions, World
+from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
 from orbweb.engine.outputs import Admission, LinkRules
 from orbweb.engine.pacer import Detour, PacerTools, Turn
+from orbweb.engine.poller import Poller, PollTools, TaskSource
 from orbweb.engine.pump import Pump
 from orbweb.engine.report import Progress, Reporter, RunReport
-from orbweb.engine.seeder import Seeder, SeedTools
+from orbweb.engine.seeder import Seeder, SeedTools, Source
 from orbweb.engine.session import Session
 from orbweb.engine.shutdown import Shutdown
 from orbweb.engine.signals import Signals
@@ -48,6 +50,10 @@ TICK_SECONDS = 0.5
 log = get_logger("orbweb.engine")
 
 
+class TaskSpiderCalls(TaskWorker, TaskSource, Protocol):
+    """What the engine calls of a spider with tasks."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineParts:
     """What an engine is put together from."""
@@ -75,6 +81,8 @@ class EngineParts:
     """Clears a piece of what past runs have left in the store; returns how much."""
     on_new_run: Callable[[], None] | None = None
     """Called when this node has made the run, before anything of it is fetched here."""
+    tasks: TaskSpiderCalls | None = None
+    """The spider, when it works through tasks."""
 
 
 class Engine:
@@ -92,7 +100,12 @@ class Engine:
         self._options = options
         self._world = world
         self._callbacks = Callbacks(parts.spider, world.run_blocking, parts.spider_base)
-        self._admission = Admission(_link_rules(options), parts.codec, self._callbacks.knows)
+        self._admission = Admission(
+            _link_rules(options),
+            parts.codec,
+            self._callbacks.knows,
+            shares_dedup=options.tasks is not None and options.tasks.shares_dedup,
+        )
         self._ledger = Ledger(options.lease_seconds, options.margin_seconds)
         self._session = Session(
             parts.frontier,
@@ -123,7 +136,7 @@ class Engine:
         )
         self._task: asyncio.Task[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._seeder: Seeder | None = None
+        self._seeder: Source | None = None
         self._pulse = 0
         self._gauge = self._make_gauge()
         self._reporter = Reporter(
@@ -148,6 +161,10 @@ class Engine:
         """Like `stop`, from any thread. Does nothing when the engine does not run."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.shutdown.request, reason)
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call code of the spider: a coroutine here, anything else in a thread."""
+        return await self._callbacks.call(function, *args)
 
     async def sitemaps(self, url: str) -> tuple[str, ...]:
         """The sitemaps that robots.txt of this URL's site names; await it on the engine's loop."""
@@ -223,7 +240,7 @@ class Engine:
             await self._call_hook("end_callback")
         return done
 
-    async def _work(self, epoch: str, seeder: Seeder) -> bool:
+    async def _work(self, epoch: str, seeder: Source) -> bool:
         tools = self._step_tools(epoch)
         async with asyncio.TaskGroup() as group:
 
@@ -236,6 +253,7 @@ class Engine:
             try:
                 async with self._until_deadline():
                     done = await self._pump.run(begin)
+                    await seeder.finish()
                     await _ended(seeding)
                     await seeder.release()
             except TimeoutError:
@@ -245,7 +263,7 @@ class Engine:
             seeding.cancel()
         return done
 
-    async def _seed(self, seeder: Seeder) -> None:
+    async def _seed(self, seeder: Source) -> None:
         await seeder.run()
         if seeder.failed is not None:
             self._pump.give_up_seeding()
@@ -343,9 +361,12 @@ class Engine:
             stats=self.stats,
             clock=self._world.clock,
             rng=self._world.rng,
+            errands=Errands(parts.tasks, self._callbacks) if parts.tasks is not None else None,
         )
 
-    def _make_seeder(self, epoch: str) -> Seeder:
+    def _make_seeder(self, epoch: str) -> Source:
+        if self._options.tasks is not None:
+            return Poller(self._poll_tools(self._parts.tasks, self._options.tasks))
         tools = SeedTools(
             start_requests=self._parts.spider.start_requests,
             admission=self._admission,
@@ -358,6 +379,19 @@ class Engine:
             on_added=self._pump.poke,
         )
         return Seeder(tools, epoch)
+
+    def _poll_tools(self, source: TaskSpiderCalls | None, tasks: TaskOptions) -> PollTools:
+        if source is None:
+            raise SpiderError(f"{self._options.spider} is no TaskSpider, so it has no tasks")
+        return PollTools(
+            source=source,
+            session=self._session,
+            ledger=self._ledger,
+            options=self._options,
+            tasks=tasks,
+            pending=lambda: self._pump.pending,
+            on_added=self._pump.poke,
+        )
 
     def _make_keeper(self) -> Keeper:
         options = self._options
@@ -399,7 +433,14 @@ class Engine:
             return self._reporter.unseeded(self._seeder.failed, status)
         if done:
             return self._reporter.done(status)
+        if status is not None and self._rests(status):
+            return self._reporter.rested(self.shutdown.reason, status)
         return self._reporter.stopped(self.shutdown.reason, status)
+
+    def _rests(self, status: Status) -> bool:
+        """An operator has stopped a run with tasks when nothing but its source was left."""
+        left = status.pending - status.seeding - status.hold + status.tasks
+        return self._options.tasks is not None and status.stopping and left == 0
 
     async def _last_status(self) -> Status | None:
         try:

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from orbweb.errors import ItemError, UnserialisableError
 from orbweb.frontier.items import FailedItem, ItemBook, Mark
 from orbweb.kafka.envelope import Envelope, encode
+from orbweb.log import writable
 from orbweb.model.item import KEY_FIELD, ItemRecord, Origin
 from orbweb.model.values import pack, to_bytes
 from orbweb.monitor import quality
@@ -63,16 +64,19 @@ class ItemDesk:
         """The records without those that are stored already, or come twice in this page.
 
         The others are the `owner`'s to store, until `release`. Who comes with the same item
-        meanwhile waits: whether it is stored is not known before.
+        meanwhile waits: whether it is stored is not known before. Only who has nothing of its own
+        to store does, so that two long pages never wait for each other: of an item that comes in
+        the later parts of both, both are stored.
         """
         names = [_filter_name(record) if self._filters else None for record in records]
         asked = list(dict.fromkeys(name for name in names if name is not None))
         if not asked:
             return list(records)
-        while foreign := [name for name in asked if self._owners.get(name, owner) is not owner]:
-            await self._released[self._owners[foreign[0]]].wait()
-        self._owners.update(dict.fromkeys(asked, owner))
-        self._claims.setdefault(owner, []).extend(asked)
+        while owner not in self._claims and (other := self._other_owner(asked, owner)):
+            await self._released[other].wait()
+        free = [name for name in asked if name not in self._owners]
+        self._owners.update(dict.fromkeys(free, owner))
+        self._claims.setdefault(owner, []).extend(free)
         self._released.setdefault(owner, asyncio.Event())
         flags = await self._book.known(asked)
         sent = self._sent.setdefault(owner, set())
@@ -85,6 +89,11 @@ class ItemDesk:
                 known.add(name)
         sent.update(asked)
         return kept
+
+    def _other_owner(self, names: Sequence[bytes], owner: object) -> object | None:
+        """Somebody else who is storing one of these items."""
+        owners = (self._owners.get(name, owner) for name in names)
+        return next((one for one in owners if one is not owner), None)
 
     def release(self, owner: object) -> None:
         """What the owner was to store is stored and remembered, or will never be."""
@@ -168,7 +177,7 @@ def _failed(rejected: Rejected, origin: Origin, url: str, at_ms: int) -> FailedI
         key=record.key,
         table=record.table,
         pipeline=rejected.pipeline,
-        error=str(rejected.error)[:LONGEST_ERROR],
+        error=writable(str(rejected.error))[:LONGEST_ERROR],
         at_ms=at_ms,
         url=url,
         request_id=origin.request_id,

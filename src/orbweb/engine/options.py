@@ -57,6 +57,19 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """How a node gets tasks."""
+
+    list_key: str = ""
+    """The list in the store from which they come; empty: the spider has a source of its own."""
+    poll_seconds: float = 2.0
+    batch: int = 100
+    exhaust_polls: int = 3
+    shares_dedup: bool = False
+    """What one task has crawled is seen for the others."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineOptions:
     """Settings of one engine. Times in seconds; 0 means no limit where a limit is named."""
 
@@ -88,6 +101,8 @@ class EngineOptions:
     seed_batch: int = 200
     seed_pending_limit: int = 0
     """Seeding pauses while more requests than this are pending."""
+    tasks: TaskOptions | None = None
+    """The spider works through tasks instead of start requests."""
 
     @property
     def lease_seconds(self) -> float:

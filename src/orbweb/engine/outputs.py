@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from orbweb.engine.options import Codec
 from orbweb.errors import ItemError, SpiderError, UnserialisableError
 from orbweb.frontier.base import PRIORITY_LIMIT, NewRequest
+from orbweb.frontier.tasks import NewTask, page_of, task_of, task_request
 from orbweb.log import get_logger
 from orbweb.model.fingerprint import derived_fingerprint, fingerprint, request_id
 from orbweb.model.item import ItemRecord, is_item, item_record
@@ -63,11 +65,19 @@ class Admission:
 
     The id of a request is its fingerprint. A request that is not to be deduplicated gets an id
     from who yielded it and at which position, so that a repeated page yields the same ids again.
+    What descends from a task has the task in front of its id, and counts as seen for it alone.
     """
 
     def __init__(
-        self, rules: LinkRules, codec: Codec, knows_callback: Callable[[Request], bool]
+        self,
+        rules: LinkRules,
+        codec: Codec,
+        knows_callback: Callable[[Request], bool],
+        *,
+        shares_dedup: bool = False,
     ) -> None:
+        """`shares_dedup`: what one task has crawled is seen for the others."""
+        self._shares_dedup = shares_dedup
         self._rules = rules
         self._codec = codec
         self._knows_callback = knows_callback
@@ -99,12 +109,12 @@ class Admission:
         origin = (epoch, "seed", str(ordinal))
         return self._admit(request, origin, repeat=not request.filter_repeat, seed=True)
 
-    def redirect(self, hop: Request) -> int | Refused:
-        """Admit where a redirect leads: the fingerprint under which it counts as seen."""
+    def redirect(self, hop: Request, id: str) -> int | Refused:
+        """Admit where a redirect of the request `id` leads: the fingerprint of what is seen."""
         try:
             reason = self._rules.refusal(hop, hop.depth)
             if reason is None:
-                return fingerprint(hop, self._rules.drop_query_params)
+                return self._fingerprint(hop, task_of(id))
             return Refused(reason, f"{hop.url}: {reason.text()}")
         except BadUrlError as error:
             return Refused(error.reason, str(error))
@@ -118,11 +128,18 @@ class Admission:
         repeat = not target.filter_repeat or target.way.taken
         return self._admit(target, (redirected.id, "redirect"), repeat=repeat)
 
+    def _fingerprint(self, request: Request, task: str) -> int:
+        mark = fingerprint(request, self._rules.drop_query_params)
+        if task and not self._shares_dedup:
+            return derived_fingerprint(task, str(mark))
+        return mark
+
     def _admit(
         self, request: Request, origin: tuple[str, ...], *, repeat: bool, seed: bool = False
     ) -> NewRequest | Refused:
         """`repeat`: the request may have been taken before; `seed`: but not with this origin."""
         request.retry_times = 0
+        task = "" if seed else task_of(origin[0])
         if request.problem is not None:
             why = why_unfetchable(request.url) or request.problem.text()
             return Refused(request.problem, f"{request.url}: {why}")
@@ -133,12 +150,12 @@ class Admission:
             reason = self._rules.refusal(request, request.depth)
             if reason is not None:
                 return Refused(reason, f"{request.url}: {reason.text()}")
-            print_ = fingerprint(request, self._rules.drop_query_params)
+            print_ = self._fingerprint(request, task)
             seen: int | None = print_
             if repeat:
                 print_ = derived_fingerprint(*origin, str(print_))
                 seen = print_ if seed else None
-            id = request_id(print_)
+            id = f"{task}.{request_id(print_)}" if task else request_id(print_)
             request.id = id
             payload = self._codec.encode(request)
         except UnserialisableError as error:
@@ -197,6 +214,7 @@ class Outputs:
         self._epoch = epoch
         self._default_table = default_table
         self._requests = 0
+        self._tasks = 0
         self._awaitables: list[Awaitable[Any]] = []
         self._records: list[ItemRecord] = []
         self._children: list[NewRequest] = []
@@ -230,6 +248,18 @@ class Outputs:
                 f"functions without arguments and None, not {type(output).__name__}: "
                 f"{str(output)[:80]!r}"
             )
+
+    def add_tasks(self, values: Sequence[Any]) -> None:
+        """Take tasks, which enter with the links. The same page gives them the same names again.
+
+        Raises `UnserialisableError` for what is no JSON value; none is taken then.
+        """
+        tasks = []
+        for place, value in enumerate(values, self._tasks):
+            mark = derived_fingerprint(self._parent.id, "task", str(place))
+            tasks.append(task_request(NewTask(request_id(mark), value), mark))
+        self._tasks += len(tasks)
+        self._children += tasks
 
     def take_children(self, most: int | None = None) -> list[NewRequest]:
         """Hand over the first `most` links, in the order in which they were yielded."""
@@ -276,7 +306,7 @@ class Outputs:
             record = item_record(
                 item,
                 run=self._epoch,
-                request_id=self._parent.id,
+                request_id=page_of(self._parent.id),
                 position=position,
                 default_table=self._default_table,
             )
@@ -285,3 +315,7 @@ class Outputs:
             self.lose(Reason.ITEM_REJECTED, str(error))
             return
         self._records.append(record)
+
+
+collecting: ContextVar[Outputs | None] = ContextVar("collecting", default=None)
+"""What the running callback yields into; None outside of callbacks."""

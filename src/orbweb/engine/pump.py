@@ -15,7 +15,7 @@ from orbweb.engine.session import Session
 from orbweb.engine.shutdown import Shutdown
 from orbweb.engine.stats import Stats
 from orbweb.engine.step import Step, Why
-from orbweb.frontier.base import Ack, Claim, Held, Lease, Nack, RunState
+from orbweb.frontier.base import TASKS_HOST, Ack, Claim, Held, Lease, Nack, RunState
 from orbweb.log import get_logger
 
 CLAIM_BATCH = 100
@@ -148,7 +148,8 @@ class Pump:
         """See `Desk`."""
         if step.held in self._fetching:
             self._fetching.discard(step.held)
-            self._fetched[step.held] = self._clock() + FETCHED_LINGER_SECONDS
+            if step.lease.host != TASKS_HOST:  # nothing was fetched, so no slot was taken
+                self._fetched[step.held] = self._clock() + FETCHED_LINGER_SECONDS
             self._woken.set()
 
     def settle(self, step: Step, outcome: Ack | Nack) -> None:

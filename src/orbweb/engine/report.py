@@ -9,7 +9,7 @@ from typing import Any
 
 from orbweb.engine.shutdown import ExitCode
 from orbweb.engine.stats import Stats
-from orbweb.errors import RunLost
+from orbweb.errors import ConfigError, RunLost, StoreUnsafe
 from orbweb.frontier.base import Opened, RunState, Status
 from orbweb.log import get_logger
 
@@ -145,7 +145,7 @@ class Reporter:
 
     def opened(self, opened: Opened, node: str) -> None:
         """The node begins, or goes on with, a run."""
-        joined = opened.state is RunState.RUNNING
+        joined = opened.state is not RunState.NEW
         log.info(
             "%s · run %s: %s; node %s, epoch %s",
             self._spider,
@@ -158,7 +158,7 @@ class Reporter:
     def done(self, status: Status | None) -> RunReport:
         """The run is done; one without a good page has an exit code of its own."""
         report = self._make("done", ExitCode.DONE, "the run is done", status)
-        if status is None or report.pages:
+        if status is None or report.pages or status.reasons.get("task_done"):
             log.info("the run is done: %s", _counted(report))
             return report
         why = f"the run ended without a single good page: {_counted(report)}"
@@ -177,6 +177,12 @@ class Reporter:
             again = "nothing is kept without a store, so the next start begins anew"
         log.warning("stopped early (%s); %s", reason, again)
         return self._make("stopped", ExitCode.STOPPED, reason, status)
+
+    def rested(self, reason: str, status: Status) -> RunReport:
+        """The node was stopped when all tasks were done, and only their source was left."""
+        report = self._make("stopped", ExitCode.DONE, f"{reason}; no task was left", status)
+        log.info("stopped (%s) with no task left: %s", reason, _counted(report))
+        return report
 
     def joined_finished(self, status: Status) -> RunReport:
         """The run had been done before this node came."""
@@ -201,6 +207,9 @@ class Reporter:
         """The node cannot go on."""
         if isinstance(error, RunLost):
             log.error("%s: this node stops, the run did not end", error)
+        elif isinstance(error, ConfigError | StoreUnsafe):
+            log.error("%s", error)
+            return self._make("failed", ExitCode.USAGE, str(error), None)
         else:
             log.error("the node failed", exc_info=error)
         return self._make("failed", ExitCode.CRASH, f"{type(error).__name__}: {error}", None)

@@ -174,25 +174,22 @@ class SeedSource:
         log.warning("seed not taken (%s): %s", refused.reason, refused.text)
 
 
-class Seeder:
-    """Takes over the seeding when nobody holds it, and pushes the seeds in numbered batches.
+class Source:
+    """Holds the seeding when nobody else does: one node at a time asks where the work comes from.
 
-    A node that dies leaves the seeding to another one, which runs `start_requests` from the
-    beginning; what is in already is dropped as a duplicate. So each seed enters exactly once.
+    A node that dies leaves it to another one when its lease has expired.
     """
 
-    def __init__(self, tools: SeedTools, epoch: str) -> None:
+    def __init__(self, session: Session, ledger: Ledger, lease_seconds: float) -> None:
         self.failed: Exception | None = None
-        """What `start_requests` raised on the last try of this node."""
-        self.seeds = 0
-        """New requests that this node has added."""
-        self._tools = tools
-        self._epoch = epoch
+        """Why this node has given up."""
+        self.waits = False
+        """It has work, and waits until fewer requests are pending."""
+        self._session = session
+        self._ledger = ledger
+        self._lease_seconds = lease_seconds
         self._token = ""
         self._batch = 0
-        self._tries = 0
-        self.waits = False
-        """It has seeds, and waits until fewer requests are pending."""
 
     @property
     def active(self) -> bool:
@@ -206,29 +203,52 @@ class Seeder:
         writes may want the end of the seeds once more.
         """
         while self.failed is None:
-            reply, sent = await self._tools.session.seed_claim()
+            reply, sent = await self._session.seed_claim()
             if reply.code is not SeedCode.OK:
                 await asyncio.sleep(self._ask_again_seconds(reply.code))
                 continue
             self._token, self._batch = reply.token, reply.cursor
             held = Held(SEED_ID, reply.token)
-            self._tools.ledger.add(held, sent)
-            self._tools.ledger.finishing(held)
+            self._ledger.add(held, sent)
+            self._ledger.finishing(held)
             try:
-                await self._seed_while_held()
+                await self._work_while_held()
             finally:
-                self._tools.ledger.remove(held)
+                self._ledger.remove(held)
+
+    async def finish(self) -> None:
+        """Return when nothing is in the air that would be lost if `run` were cancelled now."""
 
     async def release(self) -> None:
         """Let another node take over at once instead of when the lease expires."""
         if self._token:
-            await self._tools.session.nack([Nack(SEED_ID, self._token, counted=False)])
+            await self._session.nack([Nack(SEED_ID, self._token, counted=False)])
+
+    async def _work_while_held(self) -> None:
+        """Work until the end has come, the lease is another's, or this node has failed."""
+        raise NotImplementedError
 
     def _ask_again_seconds(self, code: SeedCode) -> float:
-        lease = self._tools.options.lease_seconds
+        lease = self._lease_seconds
         return max(lease, 5.0) if code is SeedCode.DONE else min(max(lease / 10, 0.2), 5.0)
 
-    async def _seed_while_held(self) -> None:
+
+class Seeder(Source):
+    """Takes over the seeding when nobody holds it, and pushes the seeds in numbered batches.
+
+    A node that dies leaves the seeding to another one, which runs `start_requests` from the
+    beginning; what is in already is dropped as a duplicate. So each seed enters exactly once.
+    """
+
+    def __init__(self, tools: SeedTools, epoch: str) -> None:
+        super().__init__(tools.session, tools.ledger, tools.options.lease_seconds)
+        self.seeds = 0
+        """New requests that this node has added."""
+        self._tools = tools
+        self._epoch = epoch
+        self._tries = 0
+
+    async def _work_while_held(self) -> None:
         """Run `start_requests` until it has come to its end or is another's."""
         while self.failed is None and await self._seed() is _End.AGAIN:
             pass

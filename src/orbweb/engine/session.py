@@ -143,6 +143,17 @@ class Session:
             0
         ]
 
+    async def take_tasks(
+        self, token: str, batch: int, final: bool, most: int, key: str
+    ) -> SeedReply:
+        """See `RunControl.take_tasks`."""
+        call = self._control.take_tasks
+        return (await self._repeat(lambda: call(token, batch, final, most, key)))[0]
+
+    async def open_tasks(self) -> list[tuple[str, bytes]]:
+        """See `RunControl.open_tasks`."""
+        return (await self._repeat(self._control.open_tasks))[0]
+
     async def status(self) -> Status:
         """See `RunControl.status`."""
         return (await self._repeat(self._control.status))[0]

@@ -22,6 +22,7 @@ KEYS = (
     "item_failed",
     "dedup_degraded",
 )
+_NO_PAGES = frozenset({Reason.REDIRECTED, Reason.TASK_STARTED, Reason.TASK_TOLD})
 _DROPPED = {
     Reason.ROBOTS_DISALLOWED: "robots_dropped",
     Reason.CONTENT_TYPE: "content_type_dropped",
@@ -83,7 +84,7 @@ class Stats:
             self.gave_up(ack.reason)
         elif ack.reason == Reason.DONE:
             self.incr("request_ok")
-        elif ack.reason != Reason.REDIRECTED:
+        elif ack.reason not in _NO_PAGES:
             self.incr(_DROPPED.get(Reason(ack.reason), "dropped"))
 
     def nacked(self, nack: Nack, result: NackResult) -> None:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome, Redirected
+from orbweb.engine.errands import BadErrandError, parent_of
 from orbweb.engine.outputs import Outputs, Refused
 from orbweb.engine.pacer import Pacer, Turn
 from orbweb.engine.tools import StepTools
@@ -25,8 +26,9 @@ from orbweb.errors import (
     UnserialisableError,
     ValidationError,
 )
-from orbweb.frontier.base import Ack, Lease, Nack, NewRequest
-from orbweb.log import get_logger
+from orbweb.frontier.base import TASKS_HOST, Ack, Lease, Nack, NewRequest
+from orbweb.frontier.tasks import page_of
+from orbweb.log import get_logger, writable
 from orbweb.model.fingerprint import request_id
 from orbweb.model.item import ItemRecord, Origin
 from orbweb.model.reasons import Reason
@@ -132,8 +134,11 @@ class Step:
 
     async def _run(self) -> None:
         try:
-            request = self._decode()
-            page = None if request is None else await self._work(request)
+            if self.lease.host == TASKS_HOST:
+                page = await self._errand()
+            else:
+                request = self._decode()
+                page = None if request is None else await self._work(request)
             if page is not None:
                 await self._finish(page)
         except LeaseLost:
@@ -217,10 +222,10 @@ class Step:
 
         The request's own page is no such page: sites send one back to where it began.
         """
-        admitted = self._tools.admission.redirect(hop)
+        admitted = self._tools.admission.redirect(hop, self.lease.id)
         if isinstance(admitted, Refused):
             return admitted.reason
-        if hop.filter_repeat and request_id(admitted) != self.lease.id:
+        if hop.filter_repeat and request_id(admitted) != page_of(self.lease.id):
             free = await self._tools.session.visit(self.held, admitted, host_of(hop.url))
             if free is None:
                 raise LeaseLost(f"lease of {self.lease.id} is lost")
@@ -266,6 +271,42 @@ class Step:
         log.info("%s redirects to %s", result.request.url, admitted.text)
         self._settle(Ack(*self.held, Reason.REDIRECTED, skipped=((admitted.reason, 1),)))
         return None
+
+    # -- a task
+
+    async def _errand(self) -> Page | None:
+        """Have a task's requests made, or its end told. An error is tried again, as of a page."""
+        tools, parent = self._tools, parent_of(self.lease)
+        outputs = self._new_outputs(parent)
+        if tools.errands is None:
+            text = f"{tools.spider.name} is no TaskSpider, but its run has tasks"
+            self._settle(Nack(*self.held, fatal=True, reason=Reason.UNKNOWN_CALLBACK, error=text))
+            return None
+        tools.desk.fetched(self)
+        try:
+            reason = await tools.errands.run(self.lease, outputs, lambda: self._flush(outputs))
+        except (LeaseLost, RunLost, _SinkClosed):
+            raise
+        except BadErrandError as error:
+            self._settle(
+                Nack(*self.held, fatal=True, reason=Reason.UNDECODABLE, error=error_text(error))
+            )
+            return None
+        except Exception as error:
+            if not isinstance(error, OrbwebError) and tools.known_errors.is_new(error):
+                log.error("task %s failed", self.lease.id, exc_info=own_trace(error))
+            return self._fail_errand(parent.url, outputs, error)
+        return Page(parent.url, outputs, reason)
+
+    def _fail_errand(self, url: str, outputs: Outputs, error: Exception) -> Page | None:
+        retries, text = self.lease.retries, error_text(error)
+        if not isinstance(error, NotRetryError) and retries < self._tools.options.run.max_retries:
+            backoff_ms = self._tools.backoff_ms(retries, None)
+            self._give_back(Reason.CALLBACK_ERROR, text, backoff_ms)
+            return None
+        log.error("gave up %s after %d tries: %s", self.lease.id, retries + 1, text)
+        reason = Reason.NOT_RETRY if isinstance(error, NotRetryError) else Reason.CALLBACK_ERROR
+        return Page(url, outputs, reason, text)
 
     # -- the page
 
@@ -358,7 +399,7 @@ class Step:
         if outputs.lost:
             text = outputs.lost_text()
             error = f"{error}; {text}" if error else text
-            reason = outputs.lost_reason or reason if reason is Reason.DONE else reason
+            reason = reason if page.error else outputs.lost_reason or reason
             log.error("%s: %s", page.url, text)
             self._tools.stats.incr("item_failed", outputs.rejected_items + len(rejected))
         stored = outputs.items - outputs.rejected_items - len(rejected) - self._dropped_items
@@ -487,6 +528,8 @@ class Step:
     def _settle(self, outcome: Ack | Nack) -> None:
         if not self.over:
             self.over = True
+            if outcome.error:
+                outcome = outcome._replace(error=writable(outcome.error)[:LONGEST_ERROR])
             self._tools.desk.settle(self, outcome)
 
     def _drop(self) -> None:

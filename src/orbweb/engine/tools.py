@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from orbweb.download.base import Gate, Outcome
 from orbweb.engine.callbacks import Callbacks, Spider
+from orbweb.engine.errands import Errands
 from orbweb.engine.items import ItemDesk
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions
@@ -74,6 +75,7 @@ class StepTools:
     stats: Stats
     clock: Callable[[], float]
     rng: random.Random
+    errands: Errands | None = None
     known_errors: KnownErrors = field(default_factory=KnownErrors)
 
     def backoff_ms(self, retries: int, retry_after: float | None) -> int:

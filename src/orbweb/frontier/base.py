@@ -17,6 +17,9 @@ SEED_ID = "@seed"
 HOLD_ID = "@hold"
 """Pseudo-request of a resident run (`keep_alive`); only an operator removes it."""
 
+TASKS_HOST = "@tasks"
+"""The host of what is not fetched: tasks, and the hooks at their end. No politeness applies."""
+
 SLACK_MS = 5
 """How late a request may be sent to a host with a gap, after the time that a claim reserved."""
 
@@ -138,6 +141,8 @@ class Claim:
     """An operator paused the run: nothing is handed out until it is resumed."""
     away: int = 0
     """Requests in the shard's outbox; `pending` counts them too."""
+    idle_tasks: int = 0
+    """Tasks that have nothing left in this of several shards, and wait to be looked at."""
 
 
 class Ack(NamedTuple):
@@ -242,6 +247,12 @@ class RunConfig:
     max_retries: int = 3
     max_deliveries: int = 5
     keep_alive: bool = False
+    polls: bool = False
+    """Tasks come from a source: each node that opens the run has it asked anew."""
+    tells_done: bool = False
+    """A task that is done is told to the spider."""
+    tells_failed: bool = False
+    """A task that has failed is told to the spider."""
     dedup_scope: str = "run"
     """`run` or `spider`: which requests count as seen."""
     seen: SeenConfig = field(default_factory=SeenConfig)
@@ -317,6 +328,8 @@ class Status:
     """Grows with every request that is queued or sent away, in one shard."""
     shards: int = 1
     """Over how many the run is spread."""
+    tasks: int = 0
+    """Tasks that have not ended."""
     reasons: dict[str, int] = field(default_factory=dict)
     """How many requests ended or were dropped for each reason; `done` counts the good pages."""
 
@@ -334,6 +347,41 @@ class DeadLetter:
     host: str
     priority: int
     payload: Any
+
+
+class TaskLook(NamedTuple):
+    """What one of several shards has of a task."""
+
+    open: bool
+    """A request of it is pending here, or on its way from here."""
+    moved: str = ""
+    """Another word whenever a request of it has entered; empty when none did."""
+    fault: str = ""
+    """When its first dead letter here was buried (wall ms), and the reason; empty: none."""
+    kept: str = ""
+    """In shard 0: `living`, `failed` (it has ended), or empty when it is not known."""
+
+
+class TaskVerdict(StrEnum):
+    """What came of looking at a task in all shards."""
+
+    OVER = "over"
+    """Nothing is left of it, and this is shard 0, where it ends now."""
+    GONE = "gone"
+    """It has ended."""
+    OPEN = "open"
+    """Something is left in another shard, which will have it looked at again."""
+
+
+class SettledTask(NamedTuple):
+    """See `TaskControl.settle_tasks`."""
+
+    task: str
+    moved: str
+    """As it was seen in this shard."""
+    verdict: TaskVerdict
+    reason: str = ""
+    """Why it failed."""
 
 
 class Frontier(Protocol):
@@ -436,6 +484,20 @@ class RunControl(Protocol):
     ) -> SeedReply:
         """Add batch number `batch` (from 1); `final` ends the seeding in the same step."""
 
+    async def take_tasks(
+        self, token: str, batch: int, final: bool, most: int, key: str
+    ) -> SeedReply:
+        """As `seed_push`, with the first `most` tasks of a list; `added` is how many it had.
+
+        `final` ends the seeding in the same step if the list was empty.
+        """
+
+    async def open_tasks(self) -> list[tuple[str, bytes]]:
+        """Name and JSON of every task that has not ended, or whose hook was not called yet.
+
+        None is left out that was open before the call and is still open after it.
+        """
+
     async def add(self, requests: Sequence[NewRequest]) -> int:
         """Add requests from outside; returns how many were new. Reopens a finished run."""
 
@@ -486,3 +548,19 @@ class ShardControl(Protocol):
 
     async def reopen(self) -> None:
         """Let a finished run run on, in shard 0: another shard has work."""
+
+
+class TaskControl(Protocol):
+    """How a task ends whose requests lie in several shards. Shard 0 holds the task itself."""
+
+    async def idle_tasks(self, limit: int) -> list[str]:
+        """Tasks that have nothing left in this shard, those that wait longest. Changes nothing."""
+
+    async def look_at_tasks(self, tasks: Sequence[str]) -> list[TaskLook]:
+        """What this shard has of each. Changes nothing."""
+
+    async def settle_tasks(self, settled: Sequence[SettledTask]) -> list[bool]:
+        """Say what came of looking at tasks in all shards.
+
+        False: a request of the task has entered this shard since, so nothing was done.
+        """

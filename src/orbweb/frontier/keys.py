@@ -81,6 +81,10 @@ class ShardKeys:
         """Fingerprints that all runs of a job share (`DEDUP_SCOPE` spider)."""
         return f"{self.tag}:job:{clean(job)}:{generation}:seen"
 
+    def task_list(self, key: str) -> str:
+        """Tasks that wait to be taken. It lies in shard 0, as all that is known of tasks."""
+        return f"{self.tag}:waiting_tasks:{clean(key)}"
+
     def job_items(self, job: str) -> str:
         """Items that all runs of a job share (`DEDUP_SCOPE` spider)."""
         return f"{self.tag}:job:{clean(job)}:items"
@@ -111,6 +115,7 @@ class RunKeys:
 RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
     | {"loads", "homes", "left", "outbox"}
+    | {"tasks", "open", "fallen", "faults", "failed_tasks", "moved", "idle"}
     | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
 )
 

@@ -12,6 +12,7 @@ from orbweb.frontier.base import (
     HOLD_ID,
     SEED_ID,
     SLACK_MS,
+    TASKS_HOST,
     Ack,
     Claim,
     Held,
@@ -26,8 +27,11 @@ from orbweb.frontier.base import (
     RunState,
     SeedCode,
     SeedReply,
+    SettledTask,
     Signal,
     Status,
+    TaskLook,
+    TaskVerdict,
     clock_step_ms,
     wrong_shards,
 )
@@ -44,11 +48,13 @@ from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import Buried, MemoryShard, Place, Run, Task
 from orbweb.frontier.memory_turns import RIVAL_MS, Turns
 from orbweb.frontier.seen import other_kind
+from orbweb.frontier.tasks import TASK_PRIORITY, task_of
 from orbweb.model.reasons import Reason
 
 SHARD_STEP_MS = 1000
 COURTESY_MS = 20
 MOST_SCANNED = 256
+END_PRIORITY = 0
 
 
 @dataclass(slots=True)
@@ -61,6 +67,8 @@ class Asking:
     lease_ms: int
     leases: list[Lease] = field(default_factory=list)
     courteous: bool = False
+    errands: int = 0
+    """Of what is handed out: tasks, which are no fetches."""
 
     @property
     def wanted(self) -> int:
@@ -115,6 +123,7 @@ class MemoryFrontier:
         self._hosts.pace[run.base] = (run, self._hosts.now)
 
     def _finish(self, run: Run) -> None:
+        self._end_tasks(run)
         if run.shards == 1 and run.state is RunState.RUNNING and not run.tasks:
             self._mark_done(run)
 
@@ -148,8 +157,12 @@ class MemoryFrontier:
         if found is None:
             run.tasks[SEED_ID] = Task(SEED_ID, 0, None, place=Place.IDLE)
             run.laid = None if run.shards == 1 else False
+        wakes = config.polls and SEED_ID not in run.tasks
+        if wakes:
+            run.tasks[SEED_ID] = Task(SEED_ID, 0, None, place=Place.IDLE)
         if config.keep_alive:
             run.tasks[HOLD_ID] = Task(HOLD_ID, 0, None, place=Place.IDLE)
+        if wakes or config.keep_alive:
             run.seq += 1
             self._reopen(run)
         return Opened(state, epoch, self._status(run), run.laid is not False)
@@ -225,15 +238,31 @@ class MemoryFrontier:
         if request.shard is not None:
             return self._send(run, request)
         id, host, priority, fingerprint, payload, sure, _ = request
-        if (fingerprint is not None and not self._is_free(run, request)) or id in run.tasks:
+        is_task = host == TASKS_HOST
+        if (
+            (fingerprint is not None and not self._is_free(run, request))
+            or id in run.tasks
+            or (is_task and self._is_known(run, task_of(id)))
+        ):
             run.reasons[Reason.DUPLICATE_REQUEST] += 1
             return False
         task = Task(host, priority, payload)
-        run.tasks[id] = task
-        self._enqueue(run, id, task)
+        self._enter(run, id, task)
+        if is_task:
+            run.of_tasks.living[task_of(id)] = payload
         if fingerprint is not None and not self._is_seen(run, request):
             run.seen.put(fingerprint, host, sure=sure)
         return True
+
+    def _enter(self, run: Run, id: str, task: Task) -> None:
+        """Let a request be pending, of its task too."""
+        run.of_tasks.attach(id, run.version)
+        run.tasks[id] = task
+        self._enqueue(run, id, task)
+
+    def _is_known(self, run: Run, task: str) -> bool:
+        """Whether a task is open, or its end was not told yet."""
+        return task in run.of_tasks.living or f"{task}@end" in run.tasks
 
     def _is_seen(self, run: Run, request: NewRequest) -> bool:
         mark = request.fingerprint
@@ -248,6 +277,7 @@ class MemoryFrontier:
     def _send(self, run: Run, request: NewRequest) -> bool:
         """Put a request of another shard into the outbox. Never counted as new here."""
         if request not in run.outbox:
+            run.of_tasks.attach(request.id, run.version, f"{request.id}>{run.seq + 1}")
             run.seq += 1
             run.outbox[request] = run.seq
         return False
@@ -271,9 +301,7 @@ class MemoryFrontier:
         for fingerprint in run.visits.pop(id, ()):
             link = run.parked.pop(fingerprint, None)
             if link and died and link.id not in run.tasks:
-                task = Task(link.host, link.priority, link.payload)
-                run.tasks[link.id] = task
-                self._enqueue(run, link.id, task)
+                self._enter(run, link.id, Task(link.host, link.priority, link.payload))
             if link or not died:
                 run.visited.pop(fingerprint, None)
 
@@ -298,12 +326,45 @@ class MemoryFrontier:
                 waiter.ready.set(host, at)
 
     def _bury(self, run: Run, id: str, task: Task, tries: int, reason: str, error: str) -> None:
+        run.of_tasks.fault(id, self._wall, str(reason))
         run.dead[id] = Buried(task, str(reason), error, tries, self._wall)
         run.reasons[str(reason)] += 1
 
     def _forget(self, run: Run, id: str) -> None:
         run.tasks.pop(id, None)
         run.expired.pop(id, None)
+        run.of_tasks.detach(id)
+
+    def _end_tasks(self, run: Run) -> None:
+        """End the tasks that have nothing left. See `end_tasks` in `shard.lua`."""
+        for task in run.of_tasks.take_left():
+            if run.shards > 1:
+                run.of_tasks.idle[task] = run.seq
+            else:
+                self._end_task(run, task, run.of_tasks.fault_of(task))
+
+    def _end_task(self, run: Run, task: str, reason: str) -> None:
+        value = run.of_tasks.living.pop(task, None)
+        if value is None:
+            if not reason:
+                run.of_tasks.failed.pop(task, None)
+            return
+        run.reasons[Reason.TASK_FAILED if reason else Reason.TASK_DONE] += 1
+        if run.config.tells_failed if reason else run.config.tells_done:
+            id = f"{task}@end"
+            if id in run.tasks:
+                run.deadline.drop(id)
+                run.delayed.drop(id)
+                self._leave_queue(run, id)
+            run.tasks[id] = Task(TASKS_HOST, END_PRIORITY, reason.encode() + b"\n" + value)
+            self._enqueue(run, id, run.tasks[id])
+        if reason:
+            run.of_tasks.failed[task] = value
+
+    def _leave_queue(self, run: Run, id: str) -> None:
+        queue = run.queues.get(TASKS_HOST, [])
+        queue[:] = [entry for entry in queue if entry[2] != id]
+        heapq.heapify(queue)
 
     def _reap(self, run: Run, limit: int = 100) -> None:
         for id in run.deadline.due(self._now, limit):
@@ -436,6 +497,21 @@ class MemoryFrontier:
         else:
             run.ready.set(host, hosts.now)
 
+    def _take_errands(self, run: Run, asking: Asking, most: int) -> None:
+        """Tasks ask nobody for anything, so there is nothing to be polite about."""
+        queue, most = run.queues[TASKS_HOST], asking.errands + most
+        while queue and asking.wanted > 0 and asking.errands < most:
+            _, _, id = heapq.heappop(queue)
+            run.tasks[id].place, run.tasks[id].token = Place.LEASED, asking.token
+            run.deadline.set(id, self._now + asking.lease_ms)
+            asking.leases.append(self._lease(run, id, asking.token, 0, 0))
+            asking.errands += 1
+        if queue:
+            run.ready.set(TASKS_HOST, self._hosts.now)
+        else:
+            del run.queues[TASKS_HOST]
+            run.ready.drop(TASKS_HOST)
+
     def _fewest_slots_first(self, due: list[str], step: int) -> Iterator[str]:
         """See `due_hosts` in `claim.lua`, which is asked for `step` hosts at a time."""
         for first in range(0, len(due), step):
@@ -449,6 +525,7 @@ class MemoryFrontier:
         scanned = step = asking.want + 20
         if len(turns.nodes) > 1:
             scanned = min(MOST_SCANNED, step * len(turns.nodes))
+        has_errands = False
         foreign: list[tuple[str, bool, float]] = []
         crowded: list[tuple[str, bool, float]] = []
         limit = run.config.host_backlog_limit
@@ -458,7 +535,10 @@ class MemoryFrontier:
             if asking.wanted <= 0:
                 return
             since, own = since_of[host], turns.is_own(host)
-            if limit and len(run.queues[host]) > limit:
+            if host == TASKS_HOST:
+                has_errands = True
+                self._take_errands(run, asking, -(-asking.want // 2))
+            elif limit and len(run.queues[host]) > limit:
                 crowded.append((host, own, since))
             elif own or turns.behind:
                 self._take_from(run, host, own, since, asking)
@@ -468,6 +548,8 @@ class MemoryFrontier:
             if asking.wanted <= 0:
                 return
             self._take_from(run, host, own, since, asking)
+        if has_errands and asking.wanted > 0 and TASKS_HOST in run.queues:
+            self._take_errands(run, asking, asking.want)
 
     def _note_claim(self, run: Run, seq: int, asking: Asking) -> None:
         turns, hosts = asking.turns, self._hosts
@@ -476,7 +558,7 @@ class MemoryFrontier:
             run.hungry[turns.me] = self._now
         else:
             run.hungry.pop(turns.me, None)
-        got = len(asking.leases)
+        got = len(asking.leases) - asking.errands
         if len(turns.nodes) > 1 and (got or turns.me not in run.loads):
             run.loads[turns.me] = turns.load + got
         if got:
@@ -509,6 +591,7 @@ class MemoryFrontier:
             run.stopping,
             paused=run.paused,
             away=len(run.outbox),
+            idle_tasks=len(run.of_tasks.idle),
             at_ms=self._wall,
         )
 
@@ -740,6 +823,38 @@ class MemoryFrontier:
         self._finish(run)
         return SeedReply(SeedCode.OK, batch, "", added)
 
+    async def take_tasks(
+        self, token: str, batch: int, final: bool, most: int, key: str
+    ) -> SeedReply:
+        run = self._begin()
+        seed = self._owned(run, SEED_ID, token)
+        if seed is None:
+            return SeedReply(SeedCode.STALE, run.cursor)
+        if batch != run.cursor + 1:
+            code = SeedCode.DUPLICATE if batch <= run.cursor else SeedCode.GAP
+            return SeedReply(code, run.cursor)
+        waiting = self.shard.task_lists.setdefault(key, [])
+        rows = waiting[:most]
+        for task, value in rows:
+            self._push(run, NewRequest(f"{task}.task", TASKS_HOST, TASK_PRIORITY, None, value))
+        del waiting[: len(rows)]
+        run.cursor = batch
+        if final and not rows:
+            self._forget(run, SEED_ID)
+            self._unlease(run, SEED_ID, seed)
+        self._finish(run)
+        return SeedReply(SeedCode.OK, batch, "", len(rows))
+
+    async def open_tasks(self) -> list[tuple[str, bytes]]:
+        run = self._run()
+        found = dict(run.of_tasks.living)
+        ends = {id: task.payload for id, task in run.tasks.items()}
+        ends |= {id: buried.task.payload for id, buried in run.dead.items()}
+        for id, payload in ends.items():
+            if id.endswith("@end"):
+                found.setdefault(id.removesuffix("@end"), payload.partition(b"\n")[2])
+        return list(found.items())
+
     async def add(self, requests: Sequence[NewRequest]) -> int:
         run = self._begin()
         version = run.seq
@@ -754,17 +869,24 @@ class MemoryFrontier:
         run = self._begin()
         found = 0
         for id in ids:
+            if not drop and (id in run.dead or run.shards > 1):
+                self._revive(run, task_of(id))
             buried = run.dead.pop(id, None)
             if buried is None:
                 continue
             found += 1
+            run.of_tasks.absolve(id)
             if not drop and id not in run.tasks:
-                task = Task(buried.task.host, buried.task.priority, buried.task.payload)
-                run.tasks[id] = task
-                self._enqueue(run, id, task)
+                self._enter(
+                    run, id, Task(buried.task.host, buried.task.priority, buried.task.payload)
+                )
                 self._reopen(run)
         self._finish(run)
         return found
+
+    def _revive(self, run: Run, task: str) -> None:
+        if run.of_tasks.revive(task):
+            run.dead.pop(f"{task}@end", None)
 
     async def stop(self) -> None:
         run = self._begin()
@@ -790,7 +912,7 @@ class MemoryFrontier:
             leased=len(run.deadline) - (seed is not None and seed.place is Place.LEASED),
             delayed=len(run.delayed),
             dead=len(run.dead),
-            hosts=len(run.ready),
+            hosts=len(run.ready) - (TASKS_HOST in run.ready),
             items=count["items"],
             retried=count["retried"],
             reaped=count["reaped"],
@@ -806,6 +928,7 @@ class MemoryFrontier:
             away=len(run.outbox),
             version=run.seq,
             shards=run.shards,
+            tasks=len(run.of_tasks.living),
             reasons=dict(run.reasons),
         )
 
@@ -831,14 +954,42 @@ class MemoryFrontier:
     async def trim(self, requests: Sequence[NewRequest]) -> None:
         run = self._begin()
         for request in requests:
-            run.outbox.pop(request, None)
+            if request in run.outbox:
+                order = run.outbox.pop(request)
+                run.of_tasks.detach(request.id, f"{request.id}>{order}")
         self._finish(run)
 
     async def close(self, version: int) -> bool:
         run = self._begin()
-        if run.state is RunState.RUNNING and run.seq == version and not run.pending:
+        left = run.pending + len(run.of_tasks.living)
+        if run.state is RunState.RUNNING and run.seq == version and not left:
             self._mark_done(run)
         return run.state is RunState.DONE
 
     async def reopen(self) -> None:
         self._reopen(self._begin())
+
+    # -- tasks over several shards; see `TaskControl`
+
+    async def idle_tasks(self, limit: int) -> list[str]:
+        idle = self._run().of_tasks.idle
+        return sorted(idle, key=lambda task: (idle[task], task))[:limit]
+
+    async def look_at_tasks(self, tasks: Sequence[str]) -> list[TaskLook]:
+        book = self._run().of_tasks
+        return [book.look(task) for task in tasks]
+
+    async def settle_tasks(self, settled: Sequence[SettledTask]) -> list[bool]:
+        run = self._begin()
+        book, answer = run.of_tasks, []
+        for task, moved, verdict, reason in settled:
+            still = task not in book.open and book.word(task) == moved
+            if still:
+                if verdict is TaskVerdict.OVER:
+                    self._end_task(run, task, reason)
+                book.idle.pop(task, None)
+                if verdict is not TaskVerdict.OPEN:
+                    book.moved.pop(task, None)
+            answer.append(still)
+        self._finish(run)
+        return answer

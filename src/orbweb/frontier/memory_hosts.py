@@ -121,7 +121,9 @@ class Hosts:
 
     def has_gap(self, run: Run, host: str) -> bool:
         record = self.records.get(host, {})
-        return run.delay > 0 or any(name in record for name in GAP_FIELDS)
+        if run.delay > 0 or any(name in record for name in GAP_FIELDS):
+            return True
+        return any(other.delay > 0 and host in other.queues for other, _ in self.pace.values())
 
     def reserve(
         self, run: Run, host: str, found: Weighed, at: float, slack: int | None = None

@@ -11,6 +11,7 @@ from typing import Any
 from orbweb.frontier.base import NewRequest, RunConfig, RunState, new_epoch
 from orbweb.frontier.memory_hosts import NO_LIMIT, Hosts
 from orbweb.frontier.memory_seen import Seen
+from orbweb.frontier.memory_tasks import TaskBook
 from orbweb.frontier.memory_timed import Clock, TimedSet
 
 
@@ -79,6 +80,7 @@ class Run:
         self.own_seen: Seen | None = None
         self.seen = Seen(self.config.seen)
         self.outbox: dict[NewRequest, int] = {}
+        self.of_tasks = TaskBook()
         self.shards = 1
         self.laid: bool | None = None
         """Whether every shard has its part; None where there are no others."""
@@ -92,6 +94,11 @@ class Run:
     @property
     def pending(self) -> int:
         return len(self.tasks) + len(self.outbox)
+
+    @property
+    def version(self) -> int | None:
+        """What tells that something entered; None for a run of one shard, which need not ask."""
+        return self.seq if self.shards > 1 else None
 
     @property
     def delay(self) -> int:
@@ -117,6 +124,8 @@ class MemoryShard:
     current: dict[tuple[str, str], str] = field(default_factory=dict)
     """(job, run) to epoch."""
     job_seen: dict[str, Seen] = field(default_factory=dict)
+    task_lists: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict)
+    """Names and JSON of tasks that wait, by the key of their list."""
     job_shards: dict[str, int] = field(default_factory=dict)
     """Over how many shards that is spread."""
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from zlib import crc32
 
-from orbweb.frontier.base import HOLD_ID, SEED_ID, NewRequest
+from orbweb.frontier.base import HOLD_ID, SEED_ID, TASKS_HOST, NewRequest
 
 MOST_SHARDS = 1024
 """A claim's `seq` in a shard is the node's `seq` times this, plus the shard: its token tells it."""
@@ -21,8 +21,10 @@ def shard_of(host: str, shards: int) -> int:
     """The shard of a host: CRC-32 of its name without a port, modulo their number.
 
     All ports of a machine lie in one shard. Names of one domain need not: a site with many of them
-    is spread, and what they link to each other goes through the outbox.
+    is spread, and what they link to each other goes through the outbox. Tasks lie in shard 0.
     """
+    if host == TASKS_HOST:
+        return 0
     return crc32(PORT.sub("", host).encode()) % shards
 
 

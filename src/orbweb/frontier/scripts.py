@@ -25,6 +25,7 @@ TRANSITIONS: dict[str, str] = {
     "hold_off": DRAINING,
     "seed_claim": "",
     "seed_push": "",
+    "take_tasks": "",
     "add": "",
     "redrive": DRAINING,
     "stop": DRAINING,
@@ -48,10 +49,14 @@ TRANSITIONS: dict[str, str] = {
     "trim": DRAINING,
     "close": DRAINING,
     "reopen": DRAINING,
+    "open_tasks": "no-writes",
+    "idle_tasks": "no-writes",
+    "look_at_tasks": "no-writes",
+    "settle_tasks": DRAINING,
 }
 """Name of each transition and its script flags. The names are those of the files in `lua/`."""
 
-PUSHING = frozenset({"ack", "emit", "seed_push", "add", "deliver"})
+PUSHING = frozenset({"ack", "emit", "seed_push", "take_tasks", "add", "deliver"})
 """Transitions that let requests in."""
 
 SEEING = PUSHING | {"visit", "seen_check", "seen_forget", "seen_learn"}

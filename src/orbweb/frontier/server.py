@@ -21,7 +21,7 @@ from redis.exceptions import (
 )
 
 from orbweb.errors import ConfigError, StoreUnavailable, StoreUnsafe
-from orbweb.log import mask_secrets
+from orbweb.log import mask_address
 
 OLDEST = (7, 0)
 """Redis before 7.0 knows no script flags: on a full server a transition could fail half-way."""
@@ -61,7 +61,7 @@ def connect(url: str, timeout_seconds: float) -> Redis:
         pool.connection_class(**pool.connection_kwargs)  # refuses options that it does not know
     except (ValueError, TypeError) as error:
         raise ConfigError(
-            f"REDIS_URL {mask_secrets(url)!r} is no Redis URL ({_what_is_wrong(error)}); "
+            f"REDIS_URL {mask_address(url)!r} is no Redis URL ({_what_is_wrong(error)}); "
             "right would be redis://[:password@]host:6379/0, rediss://… or unix:///path/to/socket"
         ) from error
     pool.connection_class = type("Connection", (Wire, pool.connection_class), {})
@@ -93,7 +93,11 @@ class Wire:
 
     def pack_command(self, *words: Any) -> list[bytes]:
         name, *rest = words
-        return [pack_command((*str(name).split(), *rest))]
+        command = (*str(name).split(), *rest)
+        try:
+            return [pack_command(command)]
+        except UnicodeEncodeError:  # half a surrogate pair, as in a word of the command line
+            return [pack_command(tuple(map(_whole, command)))]
 
     async def send_packed_command(
         self, command: bytes | Iterable[bytes], check_health: bool = True
@@ -110,6 +114,10 @@ class Wire:
         except BaseException:  # half a command may be on its way
             await self.disconnect(nowait=True)
             raise
+
+
+def _whole(word: Any) -> Any:
+    return word.encode(errors="backslashreplace") if isinstance(word, str) else word
 
 
 def refuses_us(error: BaseException | None) -> bool:
@@ -131,12 +139,12 @@ async def read_facts(client: Redis, url: str) -> ServerFacts:
     try:
         info: Mapping[str, Any] = await client.info()
     except ResponseError as error:
-        raise ConfigError(f"{mask_secrets(url)} does not answer INFO: {error}") from error
+        raise ConfigError(f"{mask_address(url)} does not answer INFO: {error}") from error
     except (RedisError, OSError) as error:
         if refuses_us(error):
-            raise ConfigError(f"{mask_secrets(url)} refuses these credentials: {error}") from error
+            raise ConfigError(f"{mask_address(url)} refuses these credentials: {error}") from error
         raise StoreUnavailable(
-            f"no Redis or Valkey answers at {mask_secrets(url)}: {error}"
+            f"no Redis or Valkey answers at {mask_address(url)}: {error}"
         ) from error
     valkey = "valkey_version" in info
     return ServerFacts(

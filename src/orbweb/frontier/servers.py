@@ -22,7 +22,7 @@ from redis.exceptions import (
 from orbweb.errors import ConfigError, StoreUnavailable, StoreUnsafe
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.server import ServerFacts, connect, judge, read_facts
-from orbweb.log import mask_secrets
+from orbweb.log import mask_address
 
 NOT_THE_OWNER = (
     *(AskError, ReadOnlyError, ClusterDownError, MasterDownError),
@@ -65,7 +65,7 @@ class OneServer:
         return self._client
 
     async def facts(self) -> dict[str, ServerFacts]:
-        return {mask_secrets(self._url): await read_facts(self._client, self._url)}
+        return {mask_address(self._url): await read_facts(self._client, self._url)}
 
     def again(self) -> OneServer:
         return OneServer(self._url, self._timeout_seconds)
@@ -113,7 +113,7 @@ class Cluster:
     async def facts(self) -> dict[str, ServerFacts]:
         await self.owner(0)
         masters = dict.fromkeys(url for _, _, url in self._owners)
-        return {mask_secrets(url): await read_facts(self._client(url), url) for url in masters}
+        return {mask_address(url): await read_facts(self._client(url), url) for url in masters}
 
     def again(self) -> Cluster:
         return Cluster(self._urls, self._prefix, self._timeout_seconds)
@@ -229,7 +229,7 @@ async def reach(url: str, prefix: str, timeout_seconds: float) -> Servers:
             if len(urls) > 1:
                 await one.aclose()
                 raise ConfigError(
-                    f"REDIS_URL names several servers, but {mask_secrets(each)} is not part of a "
+                    f"REDIS_URL names several servers, but {mask_address(each)} is not part of a "
                     "cluster: name one server, or those of a Redis Cluster"
                 )
             return one

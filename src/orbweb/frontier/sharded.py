@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 from zlib import crc32
@@ -29,11 +29,15 @@ from orbweb.frontier.base import (
     RunState,
     SeedCode,
     SeedReply,
+    SettledTask,
     ShardControl,
     Signal,
     Status,
+    TaskControl,
+    TaskLook,
+    TaskVerdict,
 )
-from orbweb.frontier.ends import ending, merged
+from orbweb.frontier.ends import ending, first_fault, is_over, merged
 from orbweb.frontier.routes import routed, seq_in_shard, shard_of, shard_of_lease
 
 T = TypeVar("T")
@@ -48,8 +52,11 @@ LEFT_SECONDS = 0.5
 
 FORWARD_BATCH = 500
 
+LOOKED_AT = 200
+"""Tasks that are looked at in one call."""
 
-class Shard(Frontier, RunControl, ShardControl, Protocol):
+
+class Shard(Frontier, RunControl, ShardControl, TaskControl, Protocol):
     """All that a frontier of one shard offers to one of several."""
 
     def attach(self, epoch: str) -> None:
@@ -130,7 +137,9 @@ class ShardedFrontier:
                 await self.shards[0].close(again[0].version)
                 again[0] = await self.shards[0].status()
             looked = again
-        elif looked[0].state is RunState.DONE and any(each.pending for each in looked):
+        elif looked[0].state is RunState.DONE and any(
+            each.pending or each.tasks for each in looked
+        ):
             await self.shards[0].reopen()  # a shard has lost its last writes, or got more work
             looked[0] = await self.shards[0].status()
         return merged(looked)
@@ -175,6 +184,7 @@ class ShardedFrontier:
                         turn, number, node, want - len(leases), lease_ms
                     )
         await self._forward_what_was_left()
+        await self._look_at_idle_tasks()
         return await self._whole_claim(leases, want)
 
     async def _claim_from(
@@ -315,6 +325,18 @@ class ShardedFrontier:
             await self.status()  # there may be no seed at all
         return reply._replace(added=reply.added + added)
 
+    async def take_tasks(
+        self, token: str, batch: int, final: bool, most: int, key: str
+    ) -> SeedReply:
+        reply = await self.shards[0].take_tasks(token, batch, final, most, key)
+        self._views[0].ask_at = 0
+        if final and reply.code is SeedCode.OK and not reply.added:
+            await self.status()
+        return reply
+
+    async def open_tasks(self) -> list[tuple[str, bytes]]:
+        return await self.shards[0].open_tasks()
+
     async def add(self, requests: Sequence[NewRequest]) -> int:
         found = self._routed(requests, 0, "add", self._new_name())
         added = await self.shards[0].add(found)
@@ -329,6 +351,56 @@ class ShardedFrontier:
         if found and not drop:
             await self.shards[0].reopen()
         return found
+
+    # -- the end of tasks
+
+    async def _look_at_idle_tasks(self) -> None:
+        """Look at the tasks of which shards have said that nothing is left in them."""
+        for number, view in enumerate(self._views):
+            if view.claim.idle_tasks:
+                view.claim = replace(view.claim, idle_tasks=0)
+                await self._settle(await self.shards[number].idle_tasks(LOOKED_AT))
+
+    async def _settle(self, tasks: Sequence[str]) -> None:
+        """End the tasks of which nothing is left in any shard. Those that two looks cannot tell
+        stay as they are and are looked at again.
+        """
+        if not tasks:
+            return
+        looked = [await shard.look_at_tasks(tasks) for shard in self.shards]
+        again = [await shard.look_at_tasks(tasks) for shard in self.shards]
+        ended: dict[str, list[TaskLook]] = {}
+        words: list[list[SettledTask]] = [[] for _ in self.shards]
+        for task, first, second in zip(
+            tasks, zip(*looked, strict=True), zip(*again, strict=True), strict=True
+        ):
+            if is_over(first, second):
+                ended[task] = list(second)
+            elif any(each.open for each in second):
+                for number, each in enumerate(second):
+                    if not each.open:
+                        words[number].append(SettledTask(task, each.moved, TaskVerdict.OPEN))
+        for task in await self._end(ended):
+            for number, each in enumerate(ended[task][1:], 1):
+                words[number].append(SettledTask(task, each.moved, TaskVerdict.GONE))
+        for number, group in enumerate(words):
+            if group:
+                await self.shards[number].settle_tasks(group)
+
+    async def _end(self, ended: Mapping[str, Sequence[TaskLook]]) -> list[str]:
+        """End them where they are kept, before any shard forgets that they were there."""
+        settled = []
+        for task, looked in ended.items():
+            reason = first_fault(looked)
+            known = looked[0].kept == "living" or (looked[0].kept == "failed" and not reason)
+            verdict = TaskVerdict.OVER if known else TaskVerdict.GONE
+            settled.append(SettledTask(task, looked[0].moved, verdict, reason))
+        if not settled:
+            return []
+        flags = await self.shards[0].settle_tasks(settled)
+        leading = self._views[0]  # there may be something to tell
+        leading.ask_at, leading.claim = 0, replace(leading.claim, wait_ms=0)
+        return [task for task, done in zip(ended, flags, strict=True) if done]
 
     # -- the outbox
 

@@ -41,8 +41,10 @@ from orbweb.frontier.base import (
     RunState,
     SeedCode,
     SeedReply,
+    SettledTask,
     Signal,
     Status,
+    TaskLook,
     clock_step_ms,
     new_epoch,
     wrong_shards,
@@ -207,6 +209,12 @@ def policy_words(config: RunConfig) -> str:
     )
 
 
+def tells_words(config: RunConfig) -> str:
+    """Which ends of tasks the spider wants to be told."""
+    wanted = {"done": config.tells_done, "failed": config.tells_failed}
+    return " ".join(name for name, wants in wanted.items() if wants)
+
+
 def parse_body(
     id: str, token: str, body: bytes, deliveries: int, start_ms: int = 0, mark: int = 0
 ) -> Lease:
@@ -334,6 +342,8 @@ class ValkeyFrontier:
             seen.generation_ms,
             self.shards,
             *part,
+            int(config.polls),
+            tells_words(config),
         )
         answer: Sequence[Any] = await self.caller.call("open", (self.shard.tag,), words)
         self._raise_refused(answer, seen)
@@ -374,7 +384,7 @@ class ValkeyFrontier:
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         answer = await self._call("claim", node, seq, want, lease_ms)
-        _, state, pending, wait, stopping, paused, away, wall = answer[:8]
+        _, state, pending, wait, stopping, paused, away, wall, idle_tasks = answer[:9]
         token = f"{node}:{seq}"
         leases = tuple(
             parse_body(
@@ -385,7 +395,7 @@ class ValkeyFrontier:
                 answer[i + 3],
                 int(answer[i + 4]),
             )
-            for i in range(8, len(answer), 5)
+            for i in range(9, len(answer), 5)
         )
         return Claim(
             leases,
@@ -395,6 +405,7 @@ class ValkeyFrontier:
             bool(stopping),
             paused=bool(paused),
             away=away,
+            idle_tasks=idle_tasks,
             at_ms=int(wall),
         )
 
@@ -492,6 +503,28 @@ class ValkeyFrontier:
         )
         return SeedReply(SeedCode(code.decode()), cursor, "", added)
 
+    async def take_tasks(
+        self, token: str, batch: int, final: bool, most: int, key: str
+    ) -> SeedReply:
+        kind = await self.kind()
+        code, cursor, added = await self._call_seeing(
+            "take_tasks", kind, token, batch, int(final), most, clean(key)
+        )
+        return SeedReply(SeedCode(code.decode()), cursor, "", added)
+
+    async def open_tasks(self) -> list[tuple[str, bytes]]:
+        # A task that ends while this reads on becomes what tells of its end, which is read later.
+        found: dict[str, bytes] = {}
+        for part in ("tasks", "body", "dead"):
+            cursor: Word = 0
+            while True:
+                cursor, *words = await self._call("open_tasks", part, cursor)
+                for i in range(0, len(words), 2):
+                    found.setdefault(words[i].decode(), words[i + 1])
+                if cursor == b"0":
+                    break
+        return list(found.items())
+
     async def add(self, requests: Sequence[NewRequest]) -> int:
         kind = await self.kind()
         here, others, words = entering(requests, kind)
@@ -542,6 +575,22 @@ class ValkeyFrontier:
     async def reopen(self) -> None:
         await self._call("reopen")
 
+    # -- tasks over several shards; see `TaskControl`
+
+    async def idle_tasks(self, limit: int) -> list[str]:
+        return [task.decode() for task in await self._call("idle_tasks", limit)]
+
+    async def look_at_tasks(self, tasks: Sequence[str]) -> list[TaskLook]:
+        words = await self._call("look_at_tasks", *tasks)
+        return [
+            TaskLook(bool(words[i]), *(word.decode() for word in words[i + 1 : i + 4]))
+            for i in range(0, len(words), 4)
+        ]
+
+    async def settle_tasks(self, settled: Sequence[SettledTask]) -> list[bool]:
+        words = (str(word) for task in settled for word in task)
+        return [bool(flag) for flag in await self._call("settle_tasks", *words)]
+
     async def _replicate(self) -> None:
         """Return when a replica has what was written, if there is one that could take over."""
         if not self.replicated or (self._alone and not await self._has_replica()):
@@ -573,7 +622,7 @@ def parse_status(answer: Sequence[Any]) -> Status:
         1:12
     ]
     seeding, seeder, hold, stopping, paused, started, finished = answer[12:19]
-    away, version, shards = answer[19:22]
+    away, version, shards, tasks = answer[19:23]
     idle_seed = seeding - seeder
     return Status(
         state=state,
@@ -598,5 +647,6 @@ def parse_status(answer: Sequence[Any]) -> Status:
         away=away,
         version=version,
         shards=shards,
-        reasons={answer[i].decode(): int(answer[i + 1]) for i in range(22, len(answer), 2)},
+        tasks=tasks,
+        reasons={answer[i].decode(): int(answer[i + 1]) for i in range(23, len(answer), 2)},
     )

@@ -273,8 +273,18 @@ def _update_keys(item: Any) -> tuple[str, ...] | None:
 
 
 def _check_table(item: Any, table: Any) -> None:
-    if not isinstance(table, str) or not table or any(mark in table for mark in "/\\\0"):
+    if (
+        not isinstance(table, str)
+        or not table
+        or not _is_whole(table)
+        or any(mark in table for mark in "/\\\0")
+    ):
         raise ItemError(f"{_kind(item)}: {table!r} is not a name for a table")
+
+
+def _is_whole(text: str) -> bool:
+    """Whether it can be UTF-8; names must, since all that is counted and kept goes by them."""
+    return text.isascii() or not any("\ud800" <= mark <= "\udfff" for mark in text)
 
 
 def _row(item: Any, fields: dict[Any, Any]) -> dict[str, Any]:
@@ -282,6 +292,8 @@ def _row(item: Any, fields: dict[Any, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         if not isinstance(name, str):
             raise ItemError(f"{_kind(item)}: the field name {name!r} is not text")
+        if not _is_whole(name):
+            raise ItemError(f"{_kind(item)}: the field name {name!r} has half a surrogate pair")
         row[name] = value if type(value) in _ATOMS else _copied(item, value, name, 0)
     if KEY_FIELD in row:
         raise ItemError(f"{_kind(item)}: the field {KEY_FIELD!r} is Orbweb's own, use another name")

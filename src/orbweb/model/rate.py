@@ -53,7 +53,7 @@ def parse_span(text: str) -> int:
         raise ValueError(f"{text!r} is no time span; right would be 90s, 30m, 2h, 1d or 1h30m")
     span = sum(float(number) * UNITS_MS[unit] for number, unit in _SPAN_PART(word))
     if not SECOND_MS <= span <= 36_600 * DAY_MS:
-        raise ValueError(f"{text!r} is out of range: a time span lasts a second at least")
+        raise ValueError(f"{text!r} is out of range: time spans lie between 1s and 36600d")
     return round(span)
 
 

@@ -51,6 +51,10 @@ class Reason(StrEnum):
     CANCELLED = "cancelled"
     REDIRECT_LOOP = "redirect_loop"
     PROXY = "proxy"
+    TASK_STARTED = "task_started"
+    TASK_DONE = "task_done"
+    TASK_FAILED = "task_failed"
+    TASK_TOLD = "task_told"
 
     def text(self, lang: Language = "en") -> str:
         """What happened, in one phrase."""
@@ -378,5 +382,37 @@ _TABLE: dict[Reason, _Entry] = {
         "代理失败或拒绝连接",
         "Check the proxy's address and password, then retry.",
         "请检查代理的地址与密码，然后重试。",
+    ),
+    Reason.TASK_STARTED: _Entry(
+        "ended",
+        False,
+        "task_requests has made the requests of a task",
+        "task_requests 已生成任务的请求",
+        "Nothing to do.",
+        "无需处理。",
+    ),
+    Reason.TASK_DONE: _Entry(
+        "ended",
+        False,
+        "every request of the task has ended well",
+        "任务的全部请求均已成功结束",
+        "Nothing to do.",
+        "无需处理。",
+    ),
+    Reason.TASK_FAILED: _Entry(
+        "ended",
+        False,
+        "a request of the task was given up",
+        "任务中有请求被放弃",
+        "Look at its request with orbweb failed list, then orbweb failed retry.",
+        "请用 orbweb failed list 查看相应请求，然后执行 orbweb failed retry。",
+    ),
+    Reason.TASK_TOLD: _Entry(
+        "ended",
+        False,
+        "the spider was told how a task has ended",
+        "已通知爬虫任务的结果",
+        "Nothing to do.",
+        "无需处理。",
     ),
 }

@@ -39,12 +39,15 @@ def pack(value: Any, field: str, depth: int = 0) -> Any:
     if kind in _SELF_EVIDENT:
         return value
     if kind is int:
-        return value if value in _INT_RANGE else _tag(_INT, str(value))
+        return value if value in _INT_RANGE else _tag(_INT, _digits(value, field))
     if depth > MAX_DEPTH:
         raise UnserialisableError(f"{field}: nested deeper than {MAX_DEPTH}, or holds itself")
     packer = _PACKERS.get(kind)
     if packer is not None:
-        return packer(value, field, depth + 1)
+        try:
+            return packer(value, field, depth + 1)
+        except UnicodeEncodeError as error:  # of text in what is tagged, which is encoded at once
+            raise UnserialisableError(f"{field}: text with half a surrogate pair") from error
     if isinstance(value, str) and not isinstance(value, Enum):
         return str.__str__(value)
     raise UnserialisableError(
@@ -84,6 +87,13 @@ _decode_any = msgspec.msgpack.Decoder(ext_hook=unpack_tagged).decode
 
 def _tag(code: int, packed: Any) -> msgspec.msgpack.Ext:
     return msgspec.msgpack.Ext(code, _encode(packed))
+
+
+def _digits(value: int, field: str) -> str:
+    try:
+        return str(value)
+    except ValueError as error:  # Python refuses to write, and to read, very long ones
+        raise UnserialisableError(f"{field}: a whole number with too many digits") from error
 
 
 def _is_plain(value: Any) -> bool:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, Self
 from uuid import UUID
 
+import bson
 from bson.binary import Binary
 from bson.decimal128 import Decimal128
 from bson.errors import BSONError
@@ -15,7 +16,7 @@ from pymongo import AsyncMongoClient, InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError, ConfigurationError, PyMongoError
 
 from orbweb.errors import ConfigError, ItemError, PipelineError
-from orbweb.log import mask_secrets
+from orbweb.log import mask_address, mask_secrets
 from orbweb.model.item import KEY_FIELD, ItemRecord
 from orbweb.pipelines.base import Page, PagePipeline, Refusal
 from orbweb.pipelines.keys import version_key
@@ -24,9 +25,13 @@ VERSION_FIELD = "_version"
 """When the page of a document's newest change was claimed (ms)."""
 
 DUPLICATE_KEY = 11_000
+
+MOST_BYTES = (16 << 20) - 1024
+"""Of a document, with some room for its key."""
+
 Write = InsertOne[dict[str, Any]] | UpdateOne
 
-ROWS_FAULT = frozenset({2, 9, 14, 28, 52, 55, 66, 121, DUPLICATE_KEY})
+ROWS_FAULT = frozenset({2, 9, 14, 28, 52, 55, 66, 121, 10_334, DUPLICATE_KEY})
 """Codes with which the server refuses what a document says."""
 
 
@@ -43,9 +48,9 @@ class MongoPipeline(PagePipeline):
         try:
             self._client = client or AsyncMongoClient(uri, serverSelectionTimeoutMS=5000)
         except (ConfigurationError, ValueError) as error:
-            raise ConfigError(f"MONGO_URI {mask_secrets(uri)!r}: {error}") from error
+            raise ConfigError(f"MONGO_URI {mask_address(uri)!r}: {error}") from error
         self._db = self._client[db]
-        self._name = f"{mask_secrets(uri)} {db}"
+        self._name = f"{mask_address(uri)} {db}"
         self._tables: dict[str, None] = {}
 
     @classmethod
@@ -64,8 +69,8 @@ class MongoPipeline(PagePipeline):
             for record in page.records:
                 try:
                     write = _write(record, page.origin.claimed_at_ms)
-                except ItemError as error:
-                    refusals.append(Refusal(record, error))
+                except (ItemError, ArithmeticError) as error:
+                    refusals.append(Refusal(record, _named(record, error)))
                     continue
                 by_table.setdefault(record.table, []).append((record, write))
         for table, writes in by_table.items():
@@ -83,15 +88,48 @@ class MongoPipeline(PagePipeline):
             await self._db[table].bulk_write([write for _, write in writes], ordered=False)
         except BulkWriteError as error:
             return list(_refused(writes, error.details))
-        except BSONError as error:
-            raise ItemError(str(error)) from error
+        except (BSONError, UnicodeError, ArithmeticError) as error:
+            return await self._write_apart(table, writes, error)
         except PyMongoError as error:
             raise PipelineError(mask_secrets(str(error))) from error
         return []
 
+    async def _write_apart(
+        self, table: str, writes: Sequence[tuple[ItemRecord, Write]], error: Exception
+    ) -> list[Refusal]:
+        """Write those of the documents that can be BSON, since one of them cannot."""
+        faults = [_fault(record) for record, _ in writes]
+        refusals = [
+            Refusal(record, _named(record, fault))
+            for (record, _), fault in zip(writes, faults, strict=True)
+            if fault
+        ]
+        if not refusals:
+            raise ItemError(str(error)) from error
+        rest = [each for each, fault in zip(writes, faults, strict=True) if not fault]
+        return refusals + (await self._write_all(table, rest) if rest else [])
+
+
+def _plain_row(record: ItemRecord) -> dict[str, Any]:
+    return {name: _plain(name, value) for name, value in record.row.items() if name != KEY_FIELD}
+
+
+def _fault(record: ItemRecord) -> Exception | None:
+    """Why the record cannot be a document; None when it can."""
+    try:
+        size = len(bson.encode(_plain_row(record)))
+    except (BSONError, UnicodeError, ArithmeticError) as error:
+        return error
+    return ItemError(f"{size} bytes are more than a document holds") if size > MOST_BYTES else None
+
+
+def _named(record: ItemRecord, error: Exception) -> ItemError:
+    kind = "" if isinstance(error, ItemError) else f"{type(error).__name__}: "
+    return ItemError(f"item {record.key} of {record.table!r}: {kind}{error}")
+
 
 def _write(record: ItemRecord, at_ms: int) -> Write:
-    row = {name: _plain(name, value) for name, value in record.row.items() if name != KEY_FIELD}
+    row = _plain_row(record)
     if record.update_keys is None:
         return InsertOne({"_id": record.key, **row})
     found = {name: row.pop(name) for name in record.update_keys}

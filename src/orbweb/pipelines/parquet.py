@@ -18,7 +18,7 @@ from orbweb.pipelines.parts import PartsPipeline
 class ParquetPipeline(PartsPipeline):
     """See `PartsPipeline`. pandas, DuckDB, Spark and pyarrow read such a folder as one table.
 
-    Columns get the types of their values; UUIDs become text, sets lists.
+    Columns get the types of their values; UUIDs become text, sets lists, empty dicts null.
     """
 
     suffix = ".parquet"
@@ -29,7 +29,7 @@ class ParquetPipeline(PartsPipeline):
             names = list(dict.fromkeys(name for row in plain for name in row))
             columns = {name: pa.array([row.get(name) for row in plain]) for name in names}
             return _to_bytes(pa.table(columns))
-        except (pa.ArrowException, TypeError, OverflowError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise ItemError(f"Parquet cannot hold {_culprit(rows)}: {error}") from error
 
     def join(self, parts: Sequence[bytes]) -> bytes | None:
@@ -79,6 +79,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if isinstance(value, dict):
+        if not value:
+            return None  # a struct without fields cannot be written
         return {str(name): _plain(part) for name, part in value.items()}
     return value
 
@@ -88,6 +90,6 @@ def _culprit(rows: Sequence[Row]) -> str:
         for name, value in row.items():
             try:
                 pa.array([_plain(value)])
-            except (pa.ArrowException, TypeError, OverflowError):
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 return f"field {name!r} ({type(value).__name__})"
     return "these values in one column"

@@ -19,6 +19,9 @@ from orbweb.pipelines.jsonl import encode_row
 MERGE_AT = 64
 """When this many parts of one table were written by this process, they are put together."""
 
+WHOLE_BYTES = 32 << 20
+"""A part that has become so large stays as it is: what is put together is held in memory."""
+
 
 class PartsPipeline(BasePipeline):
     """Writes each batch as a file of its own into `<place>/<table>/`, or all into `OUTPUT_FILE/`.
@@ -39,6 +42,7 @@ class PartsPipeline(BasePipeline):
         self._process = uuid.uuid4().hex
         self._folders: dict[str, Folder] = {}
         self._parts: dict[str, list[str]] = {}
+        self._merged: dict[str, list[str]] = {}
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
@@ -55,14 +59,14 @@ class PartsPipeline(BasePipeline):
     def save_items(self, table: str, items: list[Row]) -> bool:
         """See `BasePipeline`. Raises `ItemError` for a value that the format cannot hold."""
         check_table(table)
-        folder = self._folder(self._file or f"{self._place}/{table}")
-        name = self._name(table, [str(item[KEY_FIELD]) for item in items])
-        folder.write(name, self.encode(items))
         parts = self._parts.setdefault(table, [])
-        if name not in parts:
-            parts.append(name)
+        self._remove_merged(table)
         if len(parts) >= MERGE_AT:
             self._merge(table)
+        name = self._name(table, [str(item[KEY_FIELD]) for item in items])
+        self._folder_of(table).write(name, self.encode(items))
+        if name not in parts:
+            parts.append(name)
         return True
 
     def close(self) -> None:
@@ -77,26 +81,47 @@ class PartsPipeline(BasePipeline):
     def join(self, parts: Sequence[bytes]) -> bytes | None:
         """One part with the rows of all; None when they do not fit together."""
 
-    def _folder(self, place: str) -> Folder:
+    def _folder_of(self, table: str) -> Folder:
+        place = self._file or f"{self._place}/{table}"
         if place not in self._folders:
             self._folders[place] = open_folder(place)
         return self._folders[place]
 
     def _merge(self, table: str) -> None:
-        """Put this process's parts of a table together: first the whole, then away with them."""
+        """Put this process's parts of a table together: first the whole, then away with them.
+
+        When it fails half-way, the next call goes on.
+        """
+        self._remove_merged(table)
         parts = self._parts[table]
+        contents = self._contents(table)
         if len(parts) < 2:
             return
-        folder = self._folder(self._file or f"{self._place}/{table}")
-        whole = self.join([folder.read(name) for name in parts])
+        whole = self.join(contents)
         if whole is None:
             parts.clear()
             return
         name = self._name(table, parts)
-        folder.write(name, whole)
-        for part in parts:
-            folder.remove(part)
-        parts[:] = [name]
+        self._folder_of(table).write(name, whole)
+        self._merged[table] = parts[:]
+        parts[:] = [name] if len(whole) < WHOLE_BYTES else []
+        self._remove_merged(table)
+
+    def _contents(self, table: str) -> list[bytes]:
+        """What the parts hold. One that somebody took away is no part any more."""
+        contents = []
+        for name in self._parts[table][:]:
+            try:
+                contents.append(self._folder_of(table).read(name))
+            except FileNotFoundError:
+                self._parts[table].remove(name)
+        return contents
+
+    def _remove_merged(self, table: str) -> None:
+        merged = self._merged.get(table, [])
+        while merged:
+            self._folder_of(table).remove(merged[-1])
+            merged.pop()
 
     def _name(self, table: str, keys: Sequence[str]) -> str:
         digest = blake2b("\n".join([self._process, *keys]).encode(), digest_size=12).hexdigest()

@@ -82,6 +82,7 @@ class SqlPipeline(PagePipeline):
             except Exception as error:
                 if not is_rows_fault(error):
                     raise
+                self._make_own_tables()  # one of them may be gone
                 return [refusal for page in pages for refusal in self._store_apart(page)]
         except PageTaken as error:
             raise PipelineError(str(error)) from error
@@ -95,11 +96,14 @@ class SqlPipeline(PagePipeline):
     def _prepare(self, pages: Sequence[Page]) -> None:
         if self._prepared:
             return
-        self._ledger.prepare()
-        self._rows.prepare()
+        self._make_own_tables()
         self._prepared = True
         if self._keep:
             self._trim(pages[0].origin.run)
+
+    def _make_own_tables(self) -> None:
+        self._ledger.prepare()
+        self._rows.prepare()
 
     def _trim(self, run: str) -> None:
         trimmed, more = 0, True

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from collections.abc import Sequence
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from orbweb.errors import ConfigError, ItemError
-from orbweb.log import mask_secrets
+from orbweb.log import mask_address, mask_secrets
 from orbweb.model.item import KEY_FIELD
+from orbweb.pipelines.sql_values import fit
 
 try:
     import sqlalchemy as sa
@@ -61,8 +60,19 @@ _COLUMN_TYPES: tuple[tuple[tuple[type, ...], Any], ...] = (
 )
 """The column that a value gets in a table that is made for it: the first that fits, else text."""
 
-_VALUE_REFUSED_MYSQL = frozenset({1048, 1264, 1265, 1292, 1364, 1366, 1406, 3140, 3819, 4025})
-"""Codes with which MySQL and MariaDB refuse a value as an OperationalError."""
+_REFUSED_BY_MYSQL = frozenset(
+    {
+        *(1048, 1264, 1265, 1292, 1364, 1366, 1406, 1690, 3140, 3819, 4025),  # values
+        *(1054, 1059, 1060, 1103, 1117, 1118, 1166, 1644),  # columns and names; a trigger says no
+    }
+)
+"""Codes of an OperationalError with which MySQL and MariaDB refuse what a row says."""
+
+_SQLITE_ERROR = 1
+"""SQLite's word for a statement that is wrong as the tables are; locks, full disks have others."""
+
+_PROGRAM_LIMIT = "54"
+"""PostgreSQL's class of rows that are too big or have too many columns."""
 
 
 def open_engine(url: str, **options: Any) -> sa.Engine:
@@ -73,17 +83,19 @@ def open_engine(url: str, **options: Any) -> sa.Engine:
     """
     try:
         parsed = sa.make_url(url)
+        if "@" in (parsed.host or ""):
+            raise ValueError("in a password write @ as %40")
         name = DRIVERS.get(parsed.drivername, parsed.drivername)
         engine = sa.create_engine(parsed.set(drivername=name), pool_pre_ping=True, **options)
     except (exc.ArgumentError, exc.NoSuchModuleError, ValueError) as error:
         raise ConfigError(
-            f"{mask_secrets(url)!r} is no database URL: {mask_secrets(str(error))}; right would be "
+            f"{mask_address(url)!r} is no database URL: {mask_secrets(str(error))}; right would be "
             "postgresql://user:password@host/name, mysql://user:password@host/name or "
             "sqlite:///file.db"
         ) from error
     except ImportError as error:
         raise ConfigError(
-            f"the driver for {mask_secrets(url)} is missing ({error}): pip install 'orbweb[sql]'"
+            f"the driver for {mask_address(url)} is missing ({error}): pip install 'orbweb[sql]'"
         ) from error
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
@@ -122,9 +134,20 @@ def is_rows_fault(error: Exception) -> bool:
     if error.connection_invalidated:
         return False
     if isinstance(error, exc.OperationalError):
-        arguments = error.orig.args if error.orig is not None else ()
-        return bool(arguments) and arguments[0] in _VALUE_REFUSED_MYSQL
-    return isinstance(error, exc.DataError | exc.IntegrityError | exc.ProgrammingError)
+        return _says_the_row_is_wrong(error.orig)
+    return isinstance(
+        error, exc.DataError | exc.IntegrityError | exc.ProgrammingError | exc.NotSupportedError
+    )
+
+
+def _says_the_row_is_wrong(error: BaseException | None) -> bool:
+    """Whether an operational error of a driver is no trouble of the server."""
+    arguments = error.args if error is not None else ()
+    return (
+        (bool(arguments) and arguments[0] in _REFUSED_BY_MYSQL)
+        or getattr(error, "sqlite_errorcode", None) == _SQLITE_ERROR
+        or str(getattr(error, "sqlstate", "")).startswith(_PROGRAM_LIMIT)
+    )
 
 
 def reason_of(error: Exception) -> str:
@@ -154,6 +177,7 @@ class Tables:
             there = self._reflect(name)
             found = self._known[name] = self._made(name, row) if there is None else there
         if self._create and (missing := _missing(found, row)):
+            self._check_columns([*found.columns.keys(), *missing], row)
             found = self._known[name] = self._widened(name, found, missing)
         return found
 
@@ -166,11 +190,11 @@ class Tables:
 
         Raises `ItemError` that names the column which the table does not have.
         """
-        fitted = {}
+        fitted, dialect = {}, self._engine.dialect.name
         for name, value in row.items():
             column = table.columns.get(name)
             if column is not None:
-                fitted[name] = _fit_column(value, column)
+                fitted[name] = fit(value, column, dialect)
             elif name != KEY_FIELD and not (value is None and self._create):
                 known = ", ".join(table.columns.keys())
                 raise ItemError(
@@ -192,6 +216,7 @@ class Tables:
                 f"item {row.get(KEY_FIELD)}: there is no table {name!r} in the database; make it, "
                 "or let it be made: SQL_CREATE_TABLES = True"
             )
+        self._check_columns([KEY_FIELD, *(_missing(sa.Table(name, sa.MetaData()), row))], row)
         schema, _, short = name.rpartition(".")
         columns = [
             sa.Column(KEY_FIELD, KEY_TYPE, primary_key=True)
@@ -210,6 +235,28 @@ class Tables:
             return found
         found = self._reflect(name)
         return table if found is None else found
+
+    def _check_columns(self, names: Sequence[str], row: Row) -> None:
+        """Raises `ItemError` for a field that cannot be a column beside the others."""
+        dialect = self._engine.dialect
+        is_mysql = dialect.name in ("mysql", "mariadb")
+        folded: dict[str, str] = {}
+        for name in names:
+            if name in row and (
+                not name
+                or "\0" in name
+                or len(name.encode()) > dialect.max_identifier_length
+                or (is_mysql and "%" in name)
+            ):
+                raise ItemError(
+                    f"item {row.get(KEY_FIELD)}: {name!r} cannot be the name of a column"
+                )
+            other = folded.setdefault(name.lower(), name)
+            if other != name and (is_mysql or dialect.name == "sqlite"):
+                raise ItemError(
+                    f"item {row.get(KEY_FIELD)}: {dialect.name} does not tell the columns "
+                    f"{other!r} and {name!r} apart"
+                )
 
     def _widened(self, name: str, table: sa.Table, missing: Row) -> sa.Table:
         """The table with a column more for each of these values."""
@@ -237,53 +284,9 @@ def _missing(table: sa.Table, row: Row) -> Row:
     }
 
 
-def _fit_column(value: Any, column: sa.Column[Any]) -> Any:
-    """See `fit`. Raises `ItemError` where a database would round in silence."""
-    if isinstance(value, float) and isinstance(column.type, sa.Integer) and value % 1:
-        raise ItemError(f"column {column.name!r} takes whole numbers, not {value!r}")
-    return fit(value, column.type)
-
-
 def column_type(value: Any) -> Any:
     """The type of the column that is made for values such as this one."""
     return next((kind for kinds, kind in _COLUMN_TYPES if isinstance(value, kinds)), TEXT_TYPE)
-
-
-def fit(value: Any, column: sa.types.TypeEngine[Any]) -> Any:
-    """The value as a column of this type takes it; what it has no way for is left as it is."""
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, list | tuple | dict | set | frozenset):
-        plain = _plain(value)
-        return plain if isinstance(column, sa.JSON) else json.dumps(plain, ensure_ascii=False)
-    if isinstance(value, UUID):
-        return value if isinstance(column, sa.Uuid) and column.as_uuid else str(value)
-    if isinstance(column, sa.String):
-        return value.isoformat() if isinstance(value, datetime | date | time) else _as_text(value)
-    if isinstance(value, timedelta) and not isinstance(column, sa.Interval):
-        return value.total_seconds()
-    return value
-
-
-def _as_text(value: Any) -> Any:
-    return value if isinstance(value, bytes) else str(value)
-
-
-def _plain(value: Any) -> Any:
-    """The value in terms of JSON."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, set | frozenset):
-        return sorted((_plain(part) for part in value), key=str)
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, Decimal | UUID | timedelta):
-        return str(value)
-    raise ItemError(f"JSON cannot hold a value of type {type(value).__name__}")
 
 
 def groups(rows: Sequence[Row]) -> list[list[Row]]:

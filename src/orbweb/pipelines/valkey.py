@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from orbweb.errors import ConfigError, ItemError, PipelineError
 from orbweb.kafka.envelope import Envelope, encode
-from orbweb.log import event, mask_secrets
+from orbweb.log import event, mask_address
 from orbweb.pipelines.base import BasePipeline, Page, PagePipeline, Refusal, Row
 from orbweb.pipelines.jsonl import encode_row
 
@@ -38,7 +38,7 @@ def connect(url: str, timeout_seconds: float) -> Redis:
             retry=Retry(NoBackoff(), 0),
         )
     except ValueError as error:
-        raise ConfigError(f"{mask_secrets(url)!r} is no Redis URL: {error}") from error
+        raise ConfigError(f"{mask_address(url)!r} is no Redis URL: {error}") from error
 
 
 class StreamPipeline(PagePipeline):

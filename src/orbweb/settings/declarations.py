@@ -106,6 +106,16 @@ STORE = (
             "given up: it kills its nodes.", "times", low=1),
 )  # fmt: skip
 
+TASKS = (
+    Setting("TASK_POLL_INTERVAL", NUMBER, 2.0, "How long a TaskSpider waits before it looks for "
+            "tasks again when there were none.", "seconds", above=0),
+    Setting("TASK_BATCH_SIZE", COUNT, 100, "How many tasks it takes in one step.", "tasks", low=1),
+    Setting("TASK_EXHAUST_POLLS", COUNT, 3, "After so many looks in a row without a task, with "
+            "nothing left to do, it ends (not with SPIDER_KEEP_ALIVE).", "looks", low=1),
+    Setting("TASK_DEDUP", FLAG, False, "What one task has crawled is seen for all others too; "
+            "False = each crawls for itself."),
+)  # fmt: skip
+
 CRAWL = (
     Setting("CONCURRENT_REQUESTS", COUNT, 16, "Requests that one node works on at once.",
             "requests", low=1, hot=True),
@@ -275,7 +285,7 @@ DATABASES = (
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
-        for group in (STORE, CRAWL, DOWNLOAD, OUTPUT, DATABASES)
+        for group in (STORE, CRAWL, TASKS, DOWNLOAD, OUTPUT, DATABASES)
         for setting in group
     }
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orbweb.errors import ConfigError
-from orbweb.log import mask_secrets
+from orbweb.log import MASK, mask_address, mask_secrets
 from orbweb.settings.declarations import DECLARATIONS, Setting
 from orbweb.settings.kinds import FALSE_WORDS, NotThisKind
 from orbweb.settings.names import (
@@ -24,6 +25,9 @@ from orbweb.settings.sources import Layer, environment_layers, file_layer, layer
 REDIS_URLS = ("REDIS_URL", "ITEM_REDIS_URL")
 REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 USER_PREFIX = "X_"
+
+_SECRET_NAME = re.compile(r"passw|secret|token|api_?key", re.IGNORECASE)
+_OPTION = re.compile(r"([\w.]*(?:passw|secret|token|jaas|\.pem)[\w.]*\s*=)[^,]*", re.IGNORECASE)
 
 
 class Settings(Mapping[str, Any]):
@@ -57,11 +61,29 @@ class Settings(Mapping[str, Any]):
 
     def shown(self, name: str) -> str:
         """The value as people may see it: passwords are masked."""
-        return mask_secrets(repr(self._values[name]))
+        return repr(masked(name, self._values[name]))
 
     def __repr__(self) -> str:
         chosen = (f"{name}={self.shown(name)}" for name in self._origins)
         return f"Settings({', '.join(chosen)})"
+
+
+def masked(name: str, value: Any) -> Any:
+    """A setting's value, or what was meant for one, as people may see it."""
+    if isinstance(value, Mapping):
+        return {key: masked(f"{name}.{key}", part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(masked(name, part) for part in value)
+    if not isinstance(value, str) or not value:
+        return value
+    if _SECRET_NAME.search(name):
+        return MASK
+    setting = DECLARATIONS.get(name)
+    if setting is None or not setting.secret:
+        return mask_secrets(value)
+    if "://" not in value and (options := _OPTION.sub(rf"\1{MASK}", value)) != value:
+        return options
+    return mask_address(value)
 
 
 @dataclass(slots=True)
@@ -147,7 +169,7 @@ def _read(draft: _Draft, name: str, given: str, value: Any, origin: str, *, text
     if name.startswith(USER_PREFIX):
         return value
     setting = DECLARATIONS[name]
-    where = f"{given} = {mask_secrets(repr(value))} ({origin})"
+    where = f"{given} = {masked(name, value)!r} ({origin})"
     try:
         kind = setting.kind
         known = kind.parse(value) if textual and isinstance(value, str) else kind.check(value)

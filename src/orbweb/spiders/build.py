@@ -29,7 +29,7 @@ from orbweb.download.robots import (
 from orbweb.download.send import Sender
 from orbweb.download.status import StatusPolicy
 from orbweb.engine.engine import Engine, EngineParts
-from orbweb.engine.options import Codec, EngineOptions, World
+from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import hold_signals, install_signals
 from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread
@@ -59,9 +59,13 @@ from orbweb.spiders.distributed import Spider
 from orbweb.spiders.judge import judged, quality_rules
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
+from orbweb.spiders.task import TaskSpider
 
 AIR_PENDING = 20_000
 """Seeding of an `AirSpider` pauses while more requests than this wait in memory."""
+
+TASK_PENDING = 10_000
+"""No tasks are taken while more requests than this are pending."""
 
 COLLECT_KEYS = 200
 """Keys of past runs that are unlinked in one step."""
@@ -218,7 +222,7 @@ async def _open_shared(
     for warning in await _warnings(servers):
         log.warning("%s", warning)
     frontier = _shared_frontier(settings, servers, job)
-    _say_scope(settings)
+    _say_scope(spider, settings)
 
     shared = _dedup_scope(settings) == "spider"
     items = ValkeyItemBook(servers.of_shard(0), prefix, job, run, shared=shared)
@@ -371,9 +375,11 @@ def _reviver(embedded: EmbeddedStore, stack: AsyncExitStack) -> Callable[[], Awa
     return revive
 
 
-def _say_scope(settings: Settings) -> None:
+def _say_scope(spider: Spider, settings: Settings) -> None:
     """Say whether pages of earlier runs count as seen: it decides what this run crawls."""
-    if _dedup_scope(settings) == "run":
+    if isinstance(spider, TaskSpider) and not settings["TASK_DEDUP"]:
+        log.info("TASK_DEDUP is off: each task crawls its pages anew")
+    elif _dedup_scope(settings) == "run":
         log.info("DEDUP_SCOPE is run: this run crawls every page anew")
     else:
         log.info(
@@ -463,6 +469,7 @@ def _build_engine(
             show_summary=settings["RUN_SUMMARY_ENABLE"],
             collect=_chores(store),
             on_new_run=start.on_new_run,
+            tasks=spider if isinstance(spider, TaskSpider) else None,
         )
     )
 
@@ -475,7 +482,7 @@ def _engine_options(
     return EngineOptions(
         node=node,
         spider=spider.name,
-        run=_run_config(settings, _seen_config(settings, shared=isinstance(spider, Spider))),
+        run=_run_of(spider, settings),
         concurrency=concurrency,
         max_held=max(4 * concurrency, 64),
         heartbeat_seconds=settings["HEARTBEAT_INTERVAL"],
@@ -496,12 +503,34 @@ def _engine_options(
         count_items=settings["QUALITY_ENABLE"],
         seed_batch=settings["SEED_BATCH"],
         seed_pending_limit=_pending_limit(spider, settings),
+        tasks=_task_options(spider, settings),
     )
 
 
 def _pending_limit(spider: BaseSpider, settings: Settings) -> int:
     limit: int = settings["MAX_PENDING"]
-    return limit or (0 if isinstance(spider, Spider) else AIR_PENDING)
+    if limit or isinstance(spider, TaskSpider):
+        return limit or TASK_PENDING
+    return 0 if isinstance(spider, Spider) else AIR_PENDING
+
+
+def _task_options(spider: BaseSpider, settings: Settings) -> TaskOptions | None:
+    if not isinstance(spider, TaskSpider):
+        return None
+    return TaskOptions(
+        list_key="" if spider.has_source else spider.task_key,
+        poll_seconds=settings["TASK_POLL_INTERVAL"],
+        batch=settings["TASK_BATCH_SIZE"],
+        exhaust_polls=settings["TASK_EXHAUST_POLLS"],
+        shares_dedup=settings["TASK_DEDUP"],
+    )
+
+
+def _run_of(spider: BaseSpider, settings: Settings) -> RunConfig:
+    run = _run_config(settings, _seen_config(settings, shared=isinstance(spider, Spider)))
+    if not isinstance(spider, TaskSpider):
+        return run
+    return replace(run, polls=True, tells_done=spider.wants_done, tells_failed=spider.wants_failed)
 
 
 def _run_config(settings: Settings, seen: SeenConfig) -> RunConfig:

@@ -15,6 +15,7 @@ from orbweb.testing.contract_leases import LeaseContract
 from orbweb.testing.contract_pace import PaceContract
 from orbweb.testing.contract_runs import RunContract
 from orbweb.testing.contract_store import Store
+from orbweb.testing.contract_tasks import TaskContract
 
 __all__ = [
     "FrontierContract",
@@ -23,8 +24,9 @@ __all__ = [
     "PaceContract",
     "RunContract",
     "Store",
+    "TaskContract",
 ]
 
 
-class FrontierContract(LeaseContract, RunContract, HostContract, PaceContract):
+class FrontierContract(LeaseContract, RunContract, HostContract, PaceContract, TaskContract):
     """All of it. Needs a fixture `store` that gives an empty `Store`."""

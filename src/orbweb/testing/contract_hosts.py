@@ -123,6 +123,20 @@ class HostContract:
         await elapse(store, node, 90_000 - LEASE_MS)
         assert len(await node.peer("C").ids()) == 1
 
+    async def test_a_lost_fetch_keeps_its_slot_where_another_run_is_polite(
+        self, store: Store
+    ) -> None:
+        hasty = await seeded(
+            store, *pages("ab"), job="hasty", host_concurrency=1, fetch_timeout_ms=90_000
+        )
+        await hasty.take()
+        polite = await seeded(
+            store, *pages("cd"), job="polite", host_concurrency=1, host_delay_ms=1
+        )
+        await elapse(store, hasty, LEASE_MS)
+        assert await hasty.peer("B").ids() == [], "the other run's host is still being fetched"
+        assert await polite.ids() == []
+
     async def test_without_a_delay_an_expired_lease_frees_its_slot(self, store: Store) -> None:
         node = await seeded(store, page("a"), host_concurrency=1, fetch_timeout_ms=900_000)
         await node.take()

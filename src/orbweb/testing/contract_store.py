@@ -18,6 +18,7 @@ from orbweb.frontier.base import (
     RunControl,
     SeedCode,
 )
+from orbweb.frontier.tasks import TaskList
 
 LEASE_MS = 60_000
 
@@ -40,6 +41,9 @@ class Store(Protocol):
 
     async def lose(self) -> None:
         """Lose everything, as a flushed server does."""
+
+    def task_list(self, key: str) -> TaskList:
+        """Where tasks wait, whatever runs there are."""
 
     async def dead_letters(self, job: str = "job", run: str = "") -> list[DeadLetter]:
         """The dead letters of the living run."""

@@ -3,20 +3,20 @@
 -- ARGV  1 time, 2 node, 3 seq of this claim, 4 how many, 5 lease ms
 -- Returns  code (ok, replay, old), state, pending, ms until it is worth asking again (-1 = nothing in
 --          sight, or all that was asked for was handed out), stopping (0/1), paused (0/1), requests in
---          the outbox, the server's wall clock (ms), then for each request: id, body, deliveries, ms to
---          wait before it is sent, mark of the time reserved for it (0 = its host has no gap)
+--          the outbox, the server's wall clock (ms), tasks with nothing left in this of several shards, then
+--          for each request: id, body, deliveries, ms to wait before it is sent, mark of the time reserved
+--          for it (0 = its host has no gap)
 
 if not begin() then return lost_run() end
 local node, number, want, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 reap(100)
 
-local MOST_SCANNED = 256
 local WORDS = 5 -- of the answer, a request
 local token = node .. ':' .. ARGV[3]
 local last, held = string.match(call('HGET', CLAIMS, node) or '0', '^(%d+)(.*)$')
 local out = {}
 local courteous = false
-local soonest -- shard's clock: when the next host is worth a look
+local errands = 0 -- of what is handed out: tasks, which are no fetches
 local some_expired -- whether any request was handed out in vain
 -- Written at the end, in one call each: owners, deadlines, the line of hosts, and who leaves it.
 local owners, deadlines, line, left = {}, {}, {}, {}
@@ -45,15 +45,11 @@ local function hand_out(id, body, wait, reserved)
   out[#out + 1] = reserved
 end
 
-local function begins(text, with)
-  return string.sub(text, 1, #with) == with
-end
-
 -- How many of a host's slots this run holds, and how many this node.
 local function slots_held(host)
   local run, this = 0, 0
   for _, member in ipairs(call('ZRANGE', SLOTS .. host, 0, -1)) do
-    if begins(member, RUN .. ' ') then
+    if string.sub(member, 1, #RUN + 1) == RUN .. ' ' then
       run = run + 1
       if string.find(member, ' ' .. node .. ':', 1, true) then this = this + 1 end
     end
@@ -97,10 +93,9 @@ local function first_end(host)
   return tonumber(call('ZRANGE', SLOTS .. host, 0, 0, 'WITHSCORES')[2])
 end
 
-local function lease_one(slots, id, body, wait, reserved)
+local function lease_one(id, body, wait, reserved)
   add(owners, id, token)
   add(deadlines, now + lease, id)
-  add(slots, host_now + fetch_ms, RUN .. ' ' .. id .. ' ' .. token)
   hand_out(id, body, wait, reserved)
 end
 
@@ -120,7 +115,8 @@ local function lease_from(host, limit, at)
           at = reserve(host, at)
           reserved = mark(at)
         end
-        lease_one(slots, popped[i], body, wait, reserved)
+        add(slots, host_now + fetch_ms, RUN .. ' ' .. popped[i] .. ' ' .. token)
+        lease_one(popped[i], body, wait, reserved)
       end
     end
     if gap == 0 or got >= limit or at > host_now + LOOK_AHEAD_MS then break end
@@ -135,6 +131,24 @@ local function lease_from(host, limit, at)
     if not steered then call('EXPIRE', HOST .. host, RECORD_TTL) end
   end
   return got, at
+end
+
+-- Tasks ask nobody for anything, so there is nothing to be polite about.
+local function take_errands(most_errands)
+  local popped = call('ZPOPMIN', QUEUE .. TASKS_HOST, math.min(want - #out / WORDS, most_errands))
+  for i = 1, #popped, 2 do
+    local body = call('HGET', BODY, popped[i])
+    if body then
+      errands = errands + 1
+      lease_one(popped[i], body, 0, '0')
+    end
+  end
+  armed[TASKS_HOST] = nil
+  if call('EXISTS', QUEUE .. TASKS_HOST) == 0 then
+    left[#left + 1] = TASKS_HOST
+  else
+    look_again(TASKS_HOST, host_now)
+  end
 end
 
 -- Takes what the host allows. It has been in the line since `since`; `own` is false for one that
@@ -200,15 +214,19 @@ end
 -- The hosts that are due: first those of the node, then others that nobody has come for, and at last
 -- those whose queues are so long that they would keep all others waiting.
 local function take_from_ready_hosts()
+  local MOST_SCANNED = 256
   local step = want + 20
   local most_scanned = #nodes > 1 and math.min(MOST_SCANNED, step * #nodes) or step
-  local foreign, crowded = {}, {}
+  local foreign, crowded, has_errands = {}, {}, false
   for first = 0, most_scanned - 1, step do
     local due = due_hosts(first, math.min(step, most_scanned - first))
     for _, each in ipairs(due) do
       if not wanted() then return end
       local host, since, own = each[1], each[2], is_own(each[1])
-      if backlog_limit > 0 and call('ZCARD', QUEUE .. host) > backlog_limit then
+      if host == TASKS_HOST then
+        has_errands = true
+        take_errands(math.ceil(want / 2)) -- tasks and pages both get on
+      elseif backlog_limit > 0 and call('ZCARD', QUEUE .. host) > backlog_limit then
         crowded[#crowded + 1] = {host, own, since}
       elseif own or behind then
         take_from(host, own, since)
@@ -224,22 +242,7 @@ local function take_from_ready_hosts()
       take_from(unpack(each))
     end
   end
-end
-
-local function write_what_changed()
-  write('HSET', OWNER, owners)
-  write('ZADD', DEADLINE, deadlines)
-  write('ZADD', READY, line)
-  write('ZREM', READY, left)
-end
-
--- When it is worth asking again: the next hosts, each when this node may take it.
-local function look_ahead()
-  local first = call('ZRANGE', READY, 0, 15, 'WITHSCORES')
-  for i = 1, #first, 2 do
-    local at = tonumber(first[i + 1]) + patience(is_own(first[i]), false)
-    if not soonest or at < soonest then soonest = at end
-  end
+  if has_errands and wanted() then take_errands(want) end
 end
 
 local function note_claim()
@@ -247,19 +250,19 @@ local function note_claim()
   for i = 1, #out, WORDS do ids[#ids + 1] = out[i] end
   call('HSET', CLAIMS, node, ARGV[3] .. ' ' .. table.concat(ids, ' '))
   if wanted() then call('ZADD', HUNGRY, now, node) else call('ZREM', HUNGRY, node) end
-  if #nodes > 1 and (#ids > 0 or is_new) then call('HSET', LOADS, node, int(load + #ids)) end
-  if #ids > 0 then
-    call('HSET', SHARD .. ':clock', 'rate', int(all_rate + 1000 * #ids), 'rate_at', int(host_now))
+  local fetches = #ids - errands
+  if #nodes > 1 and (fetches > 0 or is_new) then call('HSET', LOADS, node, int(load + fetches)) end
+  if fetches > 0 then
+    call('HSET', SHARD .. ':clock', 'rate', int(all_rate + 1000 * fetches), 'rate_at', int(host_now))
   end
 end
 
 local code = 'ok'
 local paused = call('HGET', META, 'paused')
 paused = paused and in_force(paused) and 1 or 0
-if number < tonumber(last) then
-  code = 'old'
-elseif number == tonumber(last) then -- the answer was lost: again what that claim got and still holds
-  code = 'replay'
+
+-- The answer was lost: again what that claim got and still holds.
+local function hand_out_again()
   for id in string.gmatch(held, '%S+') do
     local body = owns(id, token) and call('HGET', BODY, id)
     if body then
@@ -268,18 +271,13 @@ elseif number == tonumber(last) then -- the answer was lost: again what that cla
       hand_out(id, body, 0, '-1')
     end
   end
-else
-  read_policy()
-  read_others()
-  read_turns(node)
-  if paused == 0 then take_from_ready_hosts() end
-  write_what_changed()
-  note_claim()
 end
-commit()
 
-local wait = -1
-if code == 'ok' and wanted() then
+-- Milliseconds until it is worth asking again: the next hosts, each when this node may take it, and what
+-- becomes due.
+local function ms_to_wait()
+  if code ~= 'ok' or not wanted() then return -1 end
+  local wait = -1
   -- A clock moves one step a look at most, so whoever waits for it must look that often.
   local function sooner(at, clock, step)
     if not at then return end
@@ -289,14 +287,39 @@ if code == 'ok' and wanted() then
   local function first_of(key)
     return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
   end
-  if paused == 0 then look_ahead() end
-  sooner(soonest, host_now, SHARD_STEP_MS)
+  local first = paused == 0 and call('ZRANGE', READY, 0, 15, 'WITHSCORES') or {}
+  for i = 1, #first, 2 do
+    sooner(tonumber(first[i + 1]) + patience(is_own(first[i]), false), host_now, SHARD_STEP_MS)
+  end
   sooner(first_of(DELAYED), now, run_step)
   sooner(first_of(DEADLINE), now, run_step)
-  if courteous then wait = math.max(wait, COURTESY_MS) end
+  return courteous and math.max(wait, COURTESY_MS) or wait
 end
-local answer = {
-  code, state, call('HLEN', BODY) + away(), wait, call('HEXISTS', META, 'stopping'), paused, away(), wall,
-}
-for i = 1, #out do answer[#answer + 1] = out[i] end
-return answer
+
+local function reply()
+  local answer = {
+    code, state, call('HLEN', BODY) + away(), ms_to_wait(), call('HEXISTS', META, 'stopping'), paused, away(),
+    wall, shards > 1 and call('ZCARD', OF_TASKS.idle) or 0,
+  }
+  for i = 1, #out do answer[#answer + 1] = out[i] end
+  return answer
+end
+
+if number < tonumber(last) then
+  code = 'old'
+elseif number == tonumber(last) then
+  code = 'replay'
+  hand_out_again()
+else
+  read_policy()
+  read_others()
+  read_turns(node)
+  if paused == 0 then take_from_ready_hosts() end
+  write('HSET', OWNER, owners)
+  write('ZADD', DEADLINE, deadlines)
+  write('ZADD', READY, line)
+  write('ZREM', READY, left)
+  note_claim()
+end
+commit()
+return reply()

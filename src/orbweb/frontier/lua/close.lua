@@ -4,5 +4,6 @@
 -- Returns  1 when the run is done; 0 when something has entered this shard since
 
 if not begin() then return lost_run() end
-if state == 'running' and seq == tonumber(ARGV[2]) and call('HLEN', BODY) + away() == 0 then mark_done() end
+local left = call('HLEN', BODY) + away() + call('HLEN', OF_TASKS.all)
+if state == 'running' and seq == tonumber(ARGV[2]) and left == 0 then mark_done() end
 return state == 'done' and 1 or 0

@@ -26,14 +26,14 @@ local removed = 0
 local function remove_part(name)
   local key, keys, kind = string.match(name, '^(%S+) (%d+) (%S+)$')
   local left = tonumber(keys)
-  call('SREM', GARBAGE, name)
+  call('SREM', SHARD .. ':garbage', name)
   while left > 0 and removed < budget do
     left = left - 1
     call('UNLINK', key .. seen_key(kind, left))
     removed = removed + 1
   end
   if left > 0 then
-    call('SADD', GARBAGE, key .. ' ' .. int(left) .. ' ' .. kind)
+    call('SADD', SHARD .. ':garbage', key .. ' ' .. int(left) .. ' ' .. kind)
   else
     call('UNLINK', key)
     removed = removed + 1
@@ -47,10 +47,10 @@ local function give_up_seen(base)
   local parts = call('HGETALL', base .. ':parts')
   for i = 1, #parts, 2 do
     local size = tonumber(string.match(parts[i + 1], '^%d+ (%d+)'))
-    call('SADD', GARBAGE, base .. ':' .. parts[i] .. ' ' .. int(seen_keys(kind, size)) .. ' ' .. kind)
+    call('SADD', SHARD .. ':garbage', base .. ':' .. parts[i] .. ' ' .. int(seen_keys(kind, size)) .. ' ' .. kind)
   end
   local v = call('HMGET', base, 'part', 'size')
-  call('SADD', GARBAGE, base .. ':' .. v[1] .. ' ' .. int(seen_keys(kind, tonumber(v[2]))) .. ' ' .. kind)
+  call('SADD', SHARD .. ':garbage', base .. ':' .. v[1] .. ' ' .. int(seen_keys(kind, tonumber(v[2]))) .. ' ' .. kind)
   call('UNLINK', base, base .. ':parts', base .. ':sure', base .. ':hosts')
 end
 
@@ -63,7 +63,7 @@ local function remove_queues()
   return call('EXISTS', READY) == 0
 end
 
-local base = call('SRANDMEMBER', GARBAGE)
+local base = call('SRANDMEMBER', SHARD .. ':garbage')
 if base and string.find(base, ' ', 1, true) then
   remove_part(base)
 elseif base then
@@ -73,7 +73,8 @@ elseif base then
     call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY,
       LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX, base .. ':items', base .. ':marks',
       base .. ':failed_items', base .. ':quality')
-    call('SREM', GARBAGE, base)
+    for _, key in pairs(OF_TASKS) do call('UNLINK', key) end
+    call('SREM', SHARD .. ':garbage', base)
     removed = removed + 1
   end
 end

@@ -49,12 +49,54 @@ local function trim_queue(host)
   if call('EXISTS', QUEUE .. host) == 0 and call('ZREM', READY, host) == 1 then fix() end
 end
 
+-- What is known of tasks follows from what is pending and what is dead.
+local function place_in_index(id, body)
+  local task = task_of(id)
+  if not task then return end
+  if not call('ZSCORE', OF_TASKS.open, id) then
+    attach(id)
+    fix()
+  end
+  local host, _, _, payload = unpack_body(body)
+  if host == TASKS_HOST and call('HSETNX', OF_TASKS.all, task, payload) == 1 then fix() end
+end
+
+local function leave_index(mark)
+  local id, order = string.match(mark, '^(.*)>(%d+)$')
+  if order then
+    if #call('ZRANGEBYSCORE', OUTBOX, order, order) > 0 then return end
+  elseif call('HEXISTS', BODY, mark) == 1 then
+    return
+  end
+  detach(id or mark, mark)
+  fix()
+end
+
+local function index_dead(id, why)
+  local task = task_of(id)
+  if not task or call('ZSCORE', OF_TASKS.fallen, id) then return end
+  local reason, at = string.match(why, '^([^\n]*)\n[^\n]*\n(%d+)')
+  call('ZADD', OF_TASKS.fallen, 0, id)
+  call('HSETNX', OF_TASKS.faults, task, at .. '\n' .. reason)
+  fix()
+end
+
+local function end_forgotten(task)
+  if has_any(OF_TASKS.open, task) or call('ZSCORE', OF_TASKS.idle, task) then return end
+  detach(task .. '.')
+  fix()
+end
+
 local following = {
-  body = 'owner', owner = 'deadline', deadline = 'delayed', delayed = 'why', why = 'ready', ready = 'end',
+  body = 'owner', owner = 'deadline', deadline = 'delayed', delayed = 'why', why = 'ready', ready = 'outbox',
+  outbox = 'open', open = 'fallen', fallen = 'faults', faults = 'tasks', tasks = 'end',
 }
 if part == 'body' then
   local page = scan('HSCAN', BODY)
-  for i = 1, #page, 2 do place(page[i], page[i + 1]) end
+  for i = 1, #page, 2 do
+    place(page[i], page[i + 1])
+    place_in_index(page[i], page[i + 1])
+  end
 elseif part == 'owner' then
   local page = scan('HSCAN', OWNER)
   for i = 1, #page, 2 do
@@ -79,14 +121,45 @@ elseif part == 'delayed' then
 elseif part == 'why' then
   local page = scan('HSCAN', WHY)
   for i = 1, #page, 2 do
-    if call('HEXISTS', DEAD, page[i]) == 0 then call('HDEL', WHY, page[i]) fix() end
+    if call('HEXISTS', DEAD, page[i]) == 0 then
+      call('HDEL', WHY, page[i])
+      fix()
+    else
+      index_dead(page[i], page[i + 1])
+    end
   end
 elseif part == 'ready' then
   local page = scan('ZSCAN', READY)
   for i = 1, #page, 2 do trim_queue(page[i]) end
+elseif part == 'outbox' then
+  local page = scan('ZSCAN', OUTBOX)
+  for i = 1, #page, 2 do
+    local id, order = string.match(page[i], '^[^\n]*\n([^\n]*)'), int(tonumber(page[i + 1]))
+    if task_of(id) and not call('ZSCORE', OF_TASKS.open, id .. '>' .. order) then
+      attach(id, id .. '>' .. order)
+      fix()
+    end
+  end
+elseif part == 'open' then
+  local page = scan('ZSCAN', OF_TASKS.open)
+  for i = 1, #page, 2 do leave_index(page[i]) end
+elseif part == 'fallen' then
+  local page = scan('ZSCAN', OF_TASKS.fallen)
+  for i = 1, #page, 2 do
+    if call('HEXISTS', DEAD, page[i]) == 0 then call('ZREM', OF_TASKS.fallen, page[i]) fix() end
+  end
+elseif part == 'faults' then
+  local page = scan('HSCAN', OF_TASKS.faults)
+  for i = 1, #page, 2 do
+    if not has_any(OF_TASKS.fallen, page[i]) then call('HDEL', OF_TASKS.faults, page[i]) fix() end
+  end
+elseif part == 'tasks' then
+  local page = scan('HSCAN', OF_TASKS.all)
+  for i = 1, #page, 2 do end_forgotten(page[i]) end
 end
 if cursor == '0' then part = following[part] end
-if part == 'end' and state == 'done' and call('HLEN', BODY) + away() > 0 then
+end_tasks()
+if part == 'end' and state == 'done' and call('HLEN', BODY) + away() + call('HLEN', OF_TASKS.all) > 0 then
   reopen()
   fix()
 end

@@ -25,6 +25,7 @@ end
 
 local times, names = {}, {}
 local function name(host)
+  if host == TASKS_HOST then return end
   if not times[host] then
     times[host] = 0
     names[#names + 1] = host

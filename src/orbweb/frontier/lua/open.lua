@@ -8,7 +8,8 @@
 --       16 kind of what is seen, 17 its plan, 18 size and 19 capacity of its first part, 20 age ms after
 --       which a part is old (0 = never),
 --       21 number of shards, 22 for a part of the run in another shard than the first: when the run was
---       started, else '', 23 the part may be made (0/1)
+--       started, else '', 23 the part may be made (0/1), 24 a source of tasks is to be asked anew (0/1),
+--       25 which ends of tasks are told (done, failed; with a blank between)
 -- Returns  state it was found in (new, running, done), epoch, every shard has its part (0/1), the plan
 --          that holds; or, when nothing was done: 'shards' and how many the run has; 'kind', what is of
 --          another kind (run, job), its kind; 'module', what the server says of its commands
@@ -76,15 +77,19 @@ if job_seen then
 end
 call('HSET', META, 'concurrency', ARGV[9] == '0' and int(NO_LIMIT) or ARGV[9], 'delay', ARGV[10], 'fetch', ARGV[11],
   'step', ARGV[12], 'retries', ARGV[13], 'deliveries', ARGV[14], 'ttl', ARGV[6], 'seen', seen,
-  'policy', ARGV[15], 'kind', kind)
+  'policy', ARGV[15], 'kind', kind, 'tells', ARGV[25])
 call('HDEL', META, 'stopping')
 call('HSET', SHARD .. ':current', name, epoch)
 if old then give_up(name .. ':' .. old) end
 begin()
 speak()
 call('ZADD', SHARD .. ':runs', ARGV[6] == '0' and 'inf' or wall + tonumber(ARGV[6]), name .. ':' .. epoch)
+local wakes = ARGV[24] == '1' and not part and call('HSETNX', BODY, SEED, pack_body(SEED, 0, 0, '')) == 1
 if ARGV[7] == '1' then
   call('HSET', BODY, HOLD, pack_body(HOLD, 0, 0, ''))
+  wakes = true
+end
+if wakes then
   seq = seq + 1
   reopen()
   commit()

@@ -15,16 +15,23 @@ local function is_free(id, host, priority, member, payload)
   return true
 end
 
+-- Whether a task is open, or its end was not told yet.
+local function is_known(task)
+  return call('HEXISTS', OF_TASKS.all, task) == 1 or call('HEXISTS', BODY, task .. '@end') == 1
+end
+
 -- Deduplicates and enqueues: 1 when the request is new. 'seen' is written last: a torn write may
 -- repeat a URL, never forget one.
 local function push(id, host, priority, member, payload)
   local seen = member ~= '' and is_seen(member, host)
   if seen and is_visiting() and is_free(id, host, priority, plain(member), payload) then seen = false end
-  if seen or call('HEXISTS', BODY, id) == 1 then
+  if seen or call('HEXISTS', BODY, id) == 1 or (host == TASKS_HOST and is_known(task_of(id))) then
     duplicates = duplicates + 1
     return 0
   end
+  attach(id)
   call('HSET', BODY, id, pack_body(host, priority, 0, payload))
+  if host == TASKS_HOST then call('HSET', OF_TASKS.all, task_of(id), payload) end
   enqueue(id, host, priority)
   if member ~= '' then remember(member, host) end
   return 1
@@ -40,12 +47,21 @@ local function push_argv(first, how_many)
   return added
 end
 
+-- Notes that a request of a task is on its way.
+local function attach_row(row, order)
+  local id = string.match(row, '^[^\n]*\n([^\n]*)')
+  attach(id, id .. '>' .. int(order))
+end
+
 -- Puts requests of other shards, which stand in ARGV from `first` as one word each, into the outbox.
 -- Returns how many were not there.
 local function send_argv(first, how_many)
   local sent = 0
   for i = first, first + how_many - 1 do
-    if call('ZADD', OUTBOX, 'NX', seq + 1, ARGV[i]) == 1 then
+    local row = ARGV[i]
+    if not call('ZSCORE', OUTBOX, row) then
+      attach_row(row, seq + 1)
+      call('ZADD', OUTBOX, seq + 1, row)
       seq = seq + 1
       sent = sent + 1
     end

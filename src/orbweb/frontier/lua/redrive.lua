@@ -4,14 +4,39 @@
 -- Returns  how many were found
 
 if not begin() then return lost_run() end
+
+-- A dead letter of a task is none any more.
+local function absolve(id)
+  local task = task_of(id)
+  if not task then return end
+  call('ZREM', OF_TASKS.fallen, id)
+  if not has_any(OF_TASKS.fallen, task) then call('HDEL', OF_TASKS.faults, task) end
+  detach(id)
+end
+
+-- A task that has failed is open again; what was told of it is void.
+local function revive(task)
+  local payload = task and call('HGET', OF_TASKS.failed, task)
+  if not payload then return end
+  call('HSET', OF_TASKS.all, task, payload)
+  call('HDEL', OF_TASKS.failed, task)
+  call('HDEL', DEAD, task .. '@end')
+  call('HDEL', WHY, task .. '@end')
+  detach(task .. '.')
+end
+
 local found = 0
 for i = 3, #ARGV do
   local id = ARGV[i]
   local body = call('HGET', DEAD, id)
+  -- Of several shards another may have the dead letter; this one is asked first.
+  if ARGV[2] == 'retry' and (body or shards > 1) then revive(task_of(id)) end
   if body then
     found = found + 1
+    absolve(id)
     if ARGV[2] == 'retry' and call('HEXISTS', BODY, id) == 0 then
       local host, priority, _, payload = unpack_body(body)
+      attach(id)
       call('HSET', BODY, id, pack_body(host, priority, 0, payload))
       enqueue(id, host, priority)
       reopen()

@@ -8,7 +8,7 @@ local name = ARGV[2] .. ':' .. ARGV[3]
 local epoch = call('HGET', SHARD .. ':current', name)
 local generation = ARGV[4] == '1' and call('HGET', SHARD .. ':jobs', ARGV[2])
 if generation then
-  call('SADD', GARBAGE, SHARD .. ':job:' .. ARGV[2] .. ':' .. generation)
+  call('SADD', SHARD .. ':garbage', SHARD .. ':job:' .. ARGV[2] .. ':' .. generation)
   call('HDEL', SHARD .. ':jobs', ARGV[2])
   call('UNLINK', SHARD .. ':job:' .. ARGV[2] .. ':items')
 end

@@ -24,6 +24,7 @@ while i <= #ARGV do
   local id, host, priority, pages = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 4])
   if call('HEXISTS', BODY, id) == 0 then
     take(id, i + 5, pages)
+    attach(id)
     call('HSET', BODY, id, pack_body(host, priority, 0, ARGV[i + 3]))
     enqueue(id, host, priority)
     added = added + 1

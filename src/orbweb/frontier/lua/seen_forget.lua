@@ -38,7 +38,7 @@ local function forget_older(age)
     if old or wall - begun >= age then
       if not old then call('HSET', seen_base, 'first', int(part.number + 1)) end
       old = true
-      call('SADD', GARBAGE, part.key .. ' ' .. int(seen_keys(kind, part.size)) .. ' ' .. kind)
+      call('SADD', SHARD .. ':garbage', part.key .. ' ' .. int(seen_keys(kind, part.size)) .. ' ' .. kind)
       call('HDEL', seen_base .. ':parts', int(part.number))
       forgotten = forgotten + part.count
     end

@@ -31,6 +31,7 @@
 --   :pace       hash  run base -> delay, concurrency, when its nodes last spoke (ms)
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
 --   :jobs       hash  job -> generation      of what its runs have seen, when they share it
+--   :waiting_tasks:KEY list  task and its JSON: what `take_tasks` lets into a run
 --   :runs       zset  job:run:epoch -> when it may be collected (wall ms, inf = never)
 --   :garbage    set   run bases that nobody can reach any more, and parts of what is seen: a key,
 --                     how many keys begin with it, and the kind
@@ -56,12 +57,20 @@
 --                     fingerprints in :visits, <fingerprint -> what was in :parked
 --   :seen       hash  which requests are seen (under the job when shared): see `seen.lua`
 --   :outbox     zset  request for another shard, as one word -> order of arrival; pending like :body
+--   :tasks      hash  task -> JSON of each task that has not ended; in shard 0 only
+--   :open       zset  id of each pending request of a task, id>order of one in the outbox; all scores 0. The
+--                     ids of a task's requests begin with the task and a dot, so one look tells whether any is left
+--   :fallen     zset  id of each dead letter of a task, in the same way; :faults hash task -> wall ms \n reason
+--                     of its first one
+--   :failed_tasks hash task -> JSON of those that have failed, as long as their dead letters are kept
+--   :moved      hash  task -> seq when a request of it entered last, and :idle zset task -> seq: those with none
+--                     left here; both only in a run of several shards, where none knows of the end
 --   :items      set   keys of items that are stored (under the job when shared), :marks hash item -> page,
 --                     :failed_items hash and :quality hash: plain values, see `frontier/items.py`
 
 local call = redis.call
 local SHARD = KEYS[1]
-local SEED, HOLD = '@seed', '@hold'
+local SEED, HOLD, TASKS_HOST = '@seed', '@hold', '@tasks'
 local SHARD_STEP_MS = 1000
 local NO_LIMIT = 1000000
 local RIVAL_MS = 1000 -- who has asked within this time is taken to want a slot still
@@ -71,7 +80,7 @@ local PRIORITY_STEP = 4294967296
 local RUN, META, BODY, QUEUE, READY, DELAYED, DEADLINE, OWNER
 local EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY
 local LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX
-local GARBAGE = SHARD .. ':garbage'
+local OF_TASKS = {} -- the keys that only tasks have; Lua has no more than 200 local names
 local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':waiting:'
 local HOST, PACE = SHARD .. ':host:', SHARD .. ':pace'
 
@@ -82,6 +91,7 @@ local shards -- over how many the run is spread; alone, this one knows the end b
 local reasons, counters = {}, {}
 local visiting
 local duplicates = 0
+local left_tasks = {} -- tasks of which a request has left: this may have been the last
 local armed = {} -- hosts that are in the line
 -- What `seen.lua` still has to write.
 local on_commit
@@ -96,6 +106,10 @@ local function use(base)
   HUNGRY, LOADS, HOMES = base .. ':hungry', base .. ':loads', base .. ':homes'
   CLAIMS, NODES, BEATS = base .. ':claims', base .. ':nodes', base .. ':beats'
   DEAD, WHY, REASONS, OUTBOX = base .. ':dead', base .. ':why', base .. ':reasons', base .. ':outbox'
+  OF_TASKS = {
+    all = base .. ':tasks', open = base .. ':open', fallen = base .. ':fallen', faults = base .. ':faults',
+    failed = base .. ':failed_tasks', moved = base .. ':moved', idle = base .. ':idle',
+  }
 end
 
 local function int(number)
@@ -151,7 +165,7 @@ end
 -- Takes an incarnation, job:run:epoch, out of use: its nodes find it lost from now on.
 local function give_up(name)
   local base = SHARD .. ':run:' .. name
-  call('SADD', GARBAGE, base)
+  call('SADD', SHARD .. ':garbage', base)
   call('ZREM', SHARD .. ':runs', name)
   call('HDEL', SHARD .. ':pace', base)
   call('HDEL', base .. ':meta', 'state')
@@ -194,16 +208,6 @@ local function finish()
   if shards == 1 and state == 'running' and call('HLEN', BODY) == 0 then mark_done() end
 end
 
--- Writes what the transition counted, and ends the run if it is over. Every transition ends with it.
-local function commit()
-  if seq ~= first_seq then call('HSET', META, 'seq', int(seq)) end
-  if duplicates > 0 then count('duplicate_request', duplicates) end
-  for reason, n in pairs(reasons) do call('HINCRBY', REASONS, reason, n) end
-  for counter, n in pairs(counters) do call('HINCRBY', META, counter, n) end
-  if on_commit then on_commit() end
-  finish()
-end
-
 local function reopen()
   if state == 'done' then
     state = 'running'
@@ -229,6 +233,82 @@ local function enqueue(id, host, priority)
   end
 end
 
+-- The task that a request belongs to; nil for a request of none.
+local function task_of(id)
+  local dot = string.find(id, '.', 1, true)
+  return dot and string.sub(id, 1, dot - 1)
+end
+
+-- Notes that a request of a task is pending, or (`mark`) on its way. Stands before it is: a torn write may
+-- keep a task open, which a repair finds, but never end one too soon.
+local function attach(id, mark)
+  local task = task_of(id)
+  if not task then return end
+  call('ZADD', OF_TASKS.open, 0, mark or id)
+  if shards > 1 then call('HSET', OF_TASKS.moved, task, int(seq + 1)) end
+end
+
+-- Notes that a request of a task has left. Stands behind it.
+local function detach(id, mark)
+  local task = task_of(id)
+  if not task then return end
+  call('ZREM', OF_TASKS.open, mark or id)
+  if left_tasks[task] then return end
+  left_tasks[task] = true
+  left_tasks[#left_tasks + 1] = task
+end
+
+-- Whether an index has a request of the task: '/' is what comes after the dot.
+local function has_any(index, task)
+  return #call('ZRANGEBYLEX', index, '[' .. task .. '.', '(' .. task .. '/', 'LIMIT', 0, 1) > 0
+end
+
+-- Ends a task that has nothing left anywhere: '' is well. If the spider wants to be told, that is pending
+-- before the task leaves; what it was to be told of it before, and was not, is void.
+local function end_task(task, reason)
+  local payload = call('HGET', OF_TASKS.all, task)
+  if not payload then
+    if reason == '' then call('HDEL', OF_TASKS.failed, task) end
+    return
+  end
+  count(reason == '' and 'task_done' or 'task_failed')
+  if string.find(call('HGET', META, 'tells') or '', reason == '' and 'done' or 'failed', 1, true) then
+    local id, priority = task .. '@end', 0
+    if call('HEXISTS', BODY, id) == 1 then
+      call('HDEL', OWNER, id)
+      call('ZREM', DEADLINE, id)
+      call('ZREM', DELAYED, id)
+    end
+    call('HSET', BODY, id, pack_body(TASKS_HOST, priority, 0, reason .. '\n' .. payload))
+    enqueue(id, TASKS_HOST, priority)
+  end
+  if reason ~= '' then call('HSET', OF_TASKS.failed, task, payload) end
+  call('HDEL', OF_TASKS.all, task)
+end
+
+-- Ends the tasks that have nothing left. Of several shards none knows: there they are noted for those who look.
+local function end_tasks()
+  for _, task in ipairs(left_tasks) do
+    local is_open = has_any(OF_TASKS.open, task)
+    if not is_open and shards > 1 then
+      call('ZADD', OF_TASKS.idle, int(seq), task)
+    elseif not is_open then
+      end_task(task, string.match(call('HGET', OF_TASKS.faults, task) or '', '\n(.*)$') or '')
+    end
+  end
+end
+
+-- Writes what the transition counted, and ends the run if it is over. Every transition ends with it.
+local function commit()
+  end_tasks()
+  if seq ~= first_seq then call('HSET', META, 'seq', int(seq)) end
+  if duplicates > 0 then count('duplicate_request', duplicates) end
+  for reason, n in pairs(reasons) do call('HINCRBY', REASONS, reason, n) end
+  for counter, n in pairs(counters) do call('HINCRBY', META, counter, n) end
+  if on_commit then on_commit() end
+  finish()
+end
+
 -- Whether redirects have taken pages: only then is there anything to look up.
 local function is_visiting()
   if visiting == nil then visiting = call('EXISTS', VISITED) == 1 end
@@ -245,6 +325,7 @@ local function end_visits(id, died)
     local link, body = string.match(call('HGET', PARKED, member) or '', '^([^\n]*)\n(.*)$')
     if link and died and call('HEXISTS', BODY, link) == 0 then
       local host, priority = unpack_body(body)
+      attach(link)
       call('HSET', BODY, link, body)
       enqueue(link, host, priority)
     end
@@ -275,7 +356,13 @@ end
 local function has_gap(host)
   if delay > 0 then return true end
   local v = call('HMGET', HOST .. host, 'limit', 'crawl', 'ceiling', 'auto')
-  return (v[1] or v[2] or v[3] or v[4]) and true or false
+  if v[1] or v[2] or v[3] or v[4] then return true end
+  local rules = call('HGETALL', PACE)
+  for i = 1, #rules, 2 do
+    local asks = string.sub(rules[i + 1], 1, 2) ~= '0 '
+    if asks and call('EXISTS', rules[i] .. ':queue:' .. host) == 1 then return true end
+  end
+  return false
 end
 
 local function unlease(id)
@@ -285,6 +372,11 @@ end
 
 -- Keeps a request as a dead letter. It leaves the pending ones only after that.
 local function bury(id, body, tries, reason, text)
+  local task = task_of(id)
+  if task then
+    call('ZADD', OF_TASKS.fallen, 0, id)
+    call('HSETNX', OF_TASKS.faults, task, int(wall) .. '\n' .. reason)
+  end
   call('HSET', WHY, id, reason .. '\n' .. int(tries) .. '\n' .. int(wall) .. '\n' .. text)
   call('HSET', DEAD, id, body)
   count(reason)
@@ -294,6 +386,7 @@ local function forget(id)
   if journal then call('HSET', LEFT, id, call('HGET', BODY, id) or '') end
   call('HDEL', BODY, id)
   call('HDEL', EXPIRED, id)
+  detach(id)
 end
 
 -- Returns what is due: leases that ran out, and retries whose time has come. At most `limit` of each.

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
-from orbweb.testing.simulator.history import Event, Exit, Record, Start, Stored
-
-POISON = "poison"
-SILENT = frozenset({POISON, "connection", "timeout"})
-"""A page that died for one of these never gave an answer that was taken."""
+from orbweb.testing.simulator.history import (
+    POISON,
+    SILENT,
+    Event,
+    Exit,
+    Record,
+    Start,
+    Stored,
+    Told,
+)
+from orbweb.testing.simulator.site import SiteMap
 
 STOP_SECONDS = 6.0
 """A node that is told to stop and can run must be gone within this time."""
@@ -40,7 +48,27 @@ def _silent(record: Record) -> set[str]:
 
 
 def _expected(record: Record) -> Counter[str]:
-    return record.site.expected(_silent(record), record.plan.config.max_retries)
+    return _started(record).expected(_silent(record), record.plan.config.max_retries)
+
+
+def _started(record: Record) -> SiteMap:
+    """The site without the seeds whose tasks are dead letters themselves."""
+    dead = {_row(id) for id in record.dead_errands if id.endswith(".task")}
+    if not dead:
+        return record.site
+    kept = [row for row in range(len(record.site.seeds)) if row not in dead]
+    return replace(
+        record.site,
+        seeds=[record.site.seeds[row] for row in kept],
+        twin_seeds={place for place, row in enumerate(kept) if row in record.site.twin_seeds},
+    )
+
+
+def _row(id: str) -> int:
+    """The row of a task, from the id of one of its errands."""
+    digits = re.match(r"[rs](\d+)", id)
+    assert digits, id
+    return int(digits[1])
 
 
 def _ends(record: Record) -> Iterator[Violation]:
@@ -107,7 +135,7 @@ def _no_early_exit(record: Record) -> Iterator[Violation]:
     expected, silent = _expected(record), _silent(record)
     most = record.plan.config.max_retries
     for index, event in enumerate(record.events):
-        if event.kind != "exit" or event.detail.code != 0:
+        if event.kind != "exit" or event.detail.code != 0 or event.detail.state == "stopped":
             continue
         facts: Exit = event.detail
         if facts.pending:
@@ -139,8 +167,11 @@ def _exits(record: Record) -> Iterator[Violation]:
             yield Violation("wrong_exit", f"{event.node}: 3, {event.subject}")
         if facts.state == "joined_finished" and not _was_done(record, event):
             yield Violation("wrong_exit", f"{event.node} joined a run that nobody had finished")
-        if facts.code == 75 and not _was_stopped(record, event):
-            yield Violation("wrong_exit", f"{event.node}: 75, nobody asked; {event.subject}")
+        stopped = facts.code == 75 or facts.state == "stopped"
+        if stopped and not _was_stopped(record, event):
+            yield Violation(
+                "wrong_exit", f"{event.node}: {facts.code}, nobody asked; {event.subject}"
+            )
     for event in record.of_kind("stop_took"):
         if event.detail > STOP_SECONDS * 1000:
             yield Violation("slow_stop", f"{event.node}: {event.detail} ms")
@@ -205,12 +236,13 @@ def _dead_letters(record: Record) -> Iterator[Violation]:
         doomed = page.flaky > most or page.raises or page.bad_item or page.poison
         if doomed and name not in record.dead and record.ended:
             yield Violation("missing_dead", f"{name} cannot have succeeded")
+    reachable = record.site.expected(set(), most)
     kills = Counter(
         event.subject for event in record.of_kind("crash") if event.subject in record.site.pages
     )
     for name, count in kills.items():
         # One that was held too long, by a stopped node, begins again.
-        lives = expected[name] + overdue[name]
+        lives = reachable[name] + overdue[name]
         if count > record.plan.config.max_deliveries * lives and not record.plan.rolls_back:
             yield Violation("poison_loop", f"{name} killed {count} nodes")
 
@@ -226,7 +258,8 @@ def _calm(record: Record) -> Iterator[Violation]:
     for name, requests in _expected(record).items():
         page = record.site.pages[name]
         retries = most if page.raises else min(page.flaky, most)
-        planned = requests * (1 + retries) if page.raises else requests + retries + page.stuck
+        always = page.raises or page.flaky > most
+        planned = requests * (1 + retries) if always else requests + retries + page.stuck
         redirects = record.site.redirects_to(name)
         if not planned <= starts[name] <= planned + redirects:
             yield Violation("fetched_in_calm", f"{name}: {starts[name]}, planned {planned}")
@@ -240,6 +273,8 @@ def _counts(record: Record) -> Iterator[Violation]:
     site = record.site
     if site.twin_seeds or any(page.twins or page.leads_to for page in site.pages.values()):
         return
+    if site.apart and silent:  # which tasks came to them is not known
+        return
     wanted = sum(
         requests * record.site.pages[name].items
         for name, requests in _expected(record).items()
@@ -247,6 +282,24 @@ def _counts(record: Record) -> Iterator[Violation]:
     )
     if record.items != wanted:
         yield Violation("wrong_count", f"the store counts {record.items} items, not {wanted}")
+
+
+def _tasks(record: Record) -> Iterator[Violation]:
+    """A task is told to have ended when nothing of it is left, as it has ended, and never not."""
+    if record.plan.tasks is None:
+        return
+    for event in record.of_kind("told"):
+        told: Told = event.detail
+        if told.left:
+            yield Violation("early_task", f"{event.subject}: {told.left} left, {told.reason}")
+        if bool(told.reason) != bool(told.dead):
+            yield Violation("wrong_task", f"{event.subject}: {told.dead} dead, {told.reason!r}")
+    if not record.ended or record.state != "done":
+        return
+    excused = {_row(id) for id in record.dead_errands if id.endswith("@end")}
+    for row, state in enumerate(record.rows):
+        if state not in ("done", "failed") and row not in excused:
+            yield Violation("lost_task", f"row {row} is {state}")
 
 
 RULES = (
@@ -258,4 +311,5 @@ RULES = (
     _dead_letters,
     _calm,
     _counts,
+    _tasks,
 )

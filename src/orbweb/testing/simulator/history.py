@@ -9,6 +9,10 @@ from typing import Any, NamedTuple
 from orbweb.testing.simulator.plan import Plan
 from orbweb.testing.simulator.site import SiteMap
 
+POISON = "poison"
+SILENT = frozenset({POISON, "connection", "timeout"})
+"""A page that died for one of these never gave an answer that was taken."""
+
 
 class Event(NamedTuple):
     """One fact. `subject` is a page for fetches and items, else what the kind says."""
@@ -35,6 +39,16 @@ class Stored(NamedTuple):
 
     key: str
     number: int
+
+
+class Told(NamedTuple):
+    """Detail of a `told` event: the end of a task was handed out to be told."""
+
+    reason: str
+    left: int
+    """Requests of the task that were pending at that instant."""
+    dead: int
+    """Dead letters of it that there were."""
 
 
 class Exit(NamedTuple):
@@ -71,6 +85,10 @@ class Record:
     state: str = ""
     pending: int = 0
     reaped: int = 0
+    dead_errands: set[str] = field(default_factory=set)
+    """Ids of tasks, and of ends of tasks, that are dead letters of the store at the end."""
+    rows: list[str] = field(default_factory=list)
+    """How the table says that each task has ended."""
     items: int = 0
     """The store's count of stored items."""
     end_ms: int = 0

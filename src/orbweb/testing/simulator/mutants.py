@@ -40,6 +40,7 @@ from orbweb.model.request import Request
 from orbweb.pipelines.buffer import ItemBuffer, Rejected
 from orbweb.testing.simulator.plan import Plan, Weather
 from orbweb.testing.simulator.server import LossyFrontier, StoreFrontier
+from orbweb.testing.simulator.tasks import TaskSpider
 
 
 def _as_planned(plan: Plan) -> Plan:
@@ -71,6 +72,9 @@ class Mutant:
     sharded: type[ShardedFrontier] = ShardedFrontier
     shards: int = 1
     buffer: type[ItemBuffer] = ItemBuffer
+    tasks: type[TaskSpider] = TaskSpider
+    with_tasks: bool = False
+    """It shows only in a fleet that works through tasks."""
     patches: tuple[tuple[Any, str, Any], ...] = ()
     """Module or class, name, value: what is replaced in the production code."""
     change: Callable[[Plan], Plan] = _as_planned

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from orbweb.download.base import DownloadError, Gate
 from orbweb.download.chain import Chain
 from orbweb.engine.engine import Engine, EngineParts
-from orbweb.engine.options import EngineOptions, World
-from orbweb.frontier.base import HOLD_ID, Frontier, Held
+from orbweb.engine.options import EngineOptions, TaskOptions, World
+from orbweb.frontier.base import HOLD_ID, SEED_ID, Frontier, Held
 from orbweb.model import codec
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 from orbweb.testing.simulator.history import Exit
+from orbweb.testing.simulator.plan import Plan, TasksFrom
 from orbweb.testing.simulator.server import connect
 from orbweb.testing.simulator.sink import SinkPipeline
 from orbweb.testing.virtual import VirtualLoop
@@ -57,13 +58,15 @@ class Node:
         connection = self._connection()
         rng = random.Random(self.timeline.rng.random())
         pipeline = SinkPipeline(self, simulation.sink)
+        tasks = simulation.task_spider(self) if plan.tasks else None
+        spider = tasks or Spider(self)
         buffer = simulation.mutant.buffer(
             {"sink": pipeline}, rng=rng, run_blocking=self._run_blocking
         )
         return EngineParts(
             frontier=connection,
             control=connection,
-            spider=Spider(self),
+            spider=spider,
             spider_base=Hooks,
             chain=Chain(Downloader(self)),
             buffer=buffer,
@@ -79,6 +82,8 @@ class Node:
                 max_hold_seconds=MAX_HOLD_SECONDS,
                 graceful_seconds=GRACEFUL_SECONDS,
                 seed_batch=3,
+                seed_pending_limit=60 if tasks else 0,
+                tasks=_task_options(plan) if tasks else None,
             ),
             world=World(
                 clock=self.timeline.seconds,
@@ -87,18 +92,22 @@ class Node:
                 background=KeeperLoop(self),
                 connect=self._connect,
             ),
+            tasks=tasks,
         )
 
     async def _main(self) -> None:
         report = await self.engine.run()
+        # A node that comes at the end has the source of tasks asked once more.
+        idle = {HOLD_ID, SEED_ID} if self.simulation.plan.tasks else {HOLD_ID}
         facts = Exit(
             report.exit_code,
             report.state,
-            len(self.simulation.server.pending() - {HOLD_ID}),
+            len(self.simulation.server.pending() - idle),
             self.joined_done,
         )
         self.simulation.log("exit", self.name, report.why, facts)
-        self.simulation.on_exit(self, report.exit_code)
+        stopped = report.state == "stopped"
+        self.simulation.on_exit(self, report.exit_code, stopped=stopped)
 
     @asynccontextmanager
     async def _connect(self, epoch: str) -> AsyncIterator[Frontier]:
@@ -142,6 +151,16 @@ class Node:
         if self.stop_asked_ms is None:
             self.stop_asked_ms = self.timeline.now_ms
         self.loop.call_soon_threadsafe(self.engine.shutdown.on_signal, signal.SIGTERM)
+
+
+def _task_options(plan: Plan) -> TaskOptions:
+    return TaskOptions(
+        list_key="tasks" if plan.tasks is TasksFrom.LIST else "",
+        poll_seconds=1.0,
+        batch=3,
+        exhaust_polls=2,
+        shares_dedup=plan.shares_dedup,
+    )
 
 
 class KeeperLoop:

@@ -26,6 +26,15 @@ class Weather(StrEnum):
     """A storm in which the server also loses its last writes."""
 
 
+class TasksFrom(StrEnum):
+    """Where the tasks of a run come from."""
+
+    LIST = "list"
+    """The list in the store."""
+    ROWS = "rows"
+    """A table elsewhere, whose rows are marked when they are taken."""
+
+
 @dataclass(frozen=True, slots=True)
 class Faults:
     """Probabilities of a packet's fate, and the weights of what happens to nodes and server."""
@@ -63,6 +72,10 @@ class Plan:
     store_timeout_ms: int = 1000
     """Beyond a twelfth of a lease, as in production, some lost packets in a row cost a lease."""
     shards: int = 1
+    tasks: TasksFrom | None = None
+    """The seeds are tasks, which come from there."""
+    shares_dedup: bool = False
+    """What one task has crawled is seen for the others."""
     poison: bool = False
     seed_errors: int = 0
     """How often `start_requests` raises half-way, over all nodes."""
@@ -78,6 +91,25 @@ class Plan:
     @property
     def rolls_back(self) -> bool:
         return self.weather is Weather.ROLLBACK
+
+
+def with_tasks(plan: Plan) -> Plan:
+    """The plan of a fleet that works through tasks; the seed says where they come from."""
+    return replace(
+        plan,
+        tasks=TasksFrom.ROWS if plan.seed % 2 else TasksFrom.LIST,
+        shares_dedup=plan.seed % 3 == 0,
+        pages=plan.pages // 2,
+        seed_errors=0,
+        config=replace(
+            plan.config,
+            keep_alive=False,
+            polls=True,
+            tells_done=True,
+            tells_failed=True,
+            circuit_threshold=0,  # what always fails is asked for by many tasks
+        ),
+    )
 
 
 STORM = Faults(

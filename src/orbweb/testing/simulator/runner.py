@@ -19,12 +19,13 @@ from orbweb.testing.simulator.history import Record
 from orbweb.testing.simulator.mutants import MUTANTS, NO_MUTANT, Mutant
 from orbweb.testing.simulator.plan import Weather
 from orbweb.testing.simulator.shard_mutants import SHARD_MUTANTS
+from orbweb.testing.simulator.task_mutants import TASK_MUTANTS
 from orbweb.testing.simulator.world import prepared, simulate
 
 CHUNK = 50
 """Seeds of one task of a worker process; garbage is collected between tasks."""
 
-ALL_MUTANTS = {**MUTANTS, **SHARD_MUTANTS}
+ALL_MUTANTS = {**MUTANTS, **SHARD_MUTANTS, **TASK_MUTANTS}
 """All mutants of the design by name."""
 
 FACTS = ("crash", "pause", "wedge", "partition", "terminate", "outage", "rollback")
@@ -49,6 +50,7 @@ class Tally:
             fetches=record.count("start"),
             items=record.count("stored"),
             dead=len(record.dead),
+            told=record.count("told"),
         )
         kinds = Counter(event.kind for event in record.events)
         self.counts.update({kind: kinds[kind] for kind in FACTS})
@@ -83,6 +85,7 @@ def run_seeds(
     mutant: str = "",
     *,
     shards: int = 1,
+    tasks: bool = False,
     until_caught: bool = False,
 ) -> Tally:
     """Run the seeds in this process; `until_caught` stops when the mutant has given itself away."""
@@ -91,7 +94,7 @@ def run_seeds(
     tally, began = Tally(), time.perf_counter()
     with prepared(chosen):
         for seed in seeds:
-            record, violations = simulate(seed, weather, chosen, shards)
+            record, violations = simulate(seed, weather, chosen, shards, tasks=tasks)
             tally.add(record, violations)
             if until_caught and any(each.name in chosen.by for each in violations):
                 break
@@ -106,10 +109,11 @@ def run_on_processes(
     weather: Weather | None = None,
     *,
     shards: int = 1,
+    tasks: bool = False,
     processes: int = 2,
 ) -> Tally:
     """Run the seeds on several processes."""
-    run = partial(run_seeds, shards=shards)
+    run = partial(run_seeds, shards=shards, tasks=tasks)
     tally = Tally()
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from orbweb.errors import RunLost, StoreUnavailable
 from orbweb.frontier.base import (
     SLACK_MS,
+    TASKS_HOST,
     Ack,
     Claim,
     Held,
@@ -24,14 +25,16 @@ from orbweb.frontier.base import (
     Permit,
     RunConfig,
     SeedReply,
+    SettledTask,
     Signal,
     Status,
+    TaskLook,
 )
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard, Place, Run
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.model.codec import decode
-from orbweb.testing.simulator.history import DeadPage
+from orbweb.testing.simulator.history import SILENT, DeadPage
 from orbweb.testing.virtual import Timeline
 
 if TYPE_CHECKING:
@@ -100,6 +103,7 @@ class Server:
         found: set[str] = set()
         for run in self.parts():
             found.update(run.tasks, (request.id for request in run.outbox))
+            found.update(f"{task}@open" for task in run.of_tasks.living)
         return found
 
     def execute(self, node: Endpoint, name: str, args: tuple[Any, ...], shard: int = 0) -> Any:
@@ -127,13 +131,30 @@ class Server:
         return ""
 
     def dead_pages(self) -> dict[str, DeadPage]:
-        """The dead letters by page."""
-        pages = {}
-        for run in self.parts():
-            for buried in run.dead.values():
-                name = decode(buried.task.payload).url.rpartition("/")[2]
+        """The dead letters by page; of several of a page one that gave no answer."""
+        pages: dict[str, DeadPage] = {}
+        for buried in (each for run in self.parts() for each in run.dead.values()):
+            if buried.task.host == TASKS_HOST:
+                continue
+            name = decode(buried.task.payload).url.rpartition("/")[2]
+            if name not in pages or pages[name].reason not in SILENT:
                 pages[name] = DeadPage(buried.reason, buried.error, buried.tries)
         return pages
+
+    def dead_errands(self) -> set[str]:
+        """Ids of the dead letters that are tasks, or ends of tasks."""
+        return {
+            id
+            for run in self.parts()
+            for id, buried in run.dead.items()
+            if buried.task.host == TASKS_HOST
+        }
+
+    def left_of(self, task: str) -> tuple[int, int]:
+        """How many requests of a task are pending, and how many are dead letters."""
+        left = sum(id.startswith(f"{task}.") for id in self.pending())
+        dead = sum(id.startswith(f"{task}.") for run in self.parts() for id in run.dead)
+        return left, dead
 
     # -- loss of the last writes
 
@@ -370,6 +391,23 @@ class LossyFrontier:
 
     async def reopen(self) -> None:
         await self.call("reopen")
+
+    async def take_tasks(
+        self, token: str, batch: int, final: bool, most: int, key: str
+    ) -> SeedReply:
+        return await self.call("take_tasks", token, batch, final, most, key)
+
+    async def open_tasks(self) -> list[tuple[str, bytes]]:
+        return await self.call("open_tasks")
+
+    async def idle_tasks(self, limit: int) -> list[str]:
+        return await self.call("idle_tasks", limit)
+
+    async def look_at_tasks(self, tasks: Sequence[str]) -> list[TaskLook]:
+        return await self.call("look_at_tasks", tasks)
+
+    async def settle_tasks(self, settled: Sequence[SettledTask]) -> list[bool]:
+        return await self.call("settle_tasks", settled)
 
 
 def connect(

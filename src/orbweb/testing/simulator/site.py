@@ -56,17 +56,24 @@ class SiteMap:
     seeds: list[str]
     twin_seeds: set[int] = field(default_factory=set)
     """Positions in `seeds`."""
+    apart: bool = False
+    """Each seed is crawled for itself, with all that can be reached from it."""
 
     def redirects_to(self, name: str) -> int:
-        """How many pages redirect to this one."""
-        return sum(page.leads_to == name for page in self.pages.values())
+        """How often a page may be come to by a redirect."""
+        times = len(self.seeds) if self.apart else 1
+        return times * sum(page.leads_to == name for page in self.pages.values())
 
     def expected(self, dead_silent: set[str], max_retries: int) -> Counter[str]:
         """How many requests of each page must be made, given the pages whose links are unknown.
 
         `dead_silent`: pages that died without an answer, so that nothing of them had to enter.
         """
-        found: Counter[str] = Counter()
+        found = Counter[str]()
+        if self.apart:
+            for seed in self.seeds:
+                found += SiteMap(self.pages, [seed]).expected(dead_silent, max_retries)
+            return found
         todo = []
         for position, name in enumerate(self.seeds):
             if position in self.twin_seeds or name not in found:

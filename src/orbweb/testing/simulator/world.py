@@ -15,17 +15,18 @@ from unittest import mock
 
 from orbweb.engine import engine as engine_module
 from orbweb.engine import step as step_module
-from orbweb.frontier.base import HOLD_ID, Held, NackResult
+from orbweb.frontier.base import HOLD_ID, TASKS_HOST, Held, Lease, NackResult
 from orbweb.model.codec import decode
 from orbweb.model.reasons import Reason
 from orbweb.testing.simulator.checker import Violation, check
-from orbweb.testing.simulator.history import Event, Record, Start
+from orbweb.testing.simulator.history import Event, Record, Start, Told
 from orbweb.testing.simulator.mutants import NO_MUTANT, Mutant
 from orbweb.testing.simulator.node import Node
-from orbweb.testing.simulator.plan import LEASE_MS, Plan, Weather, make_plan
+from orbweb.testing.simulator.plan import LEASE_MS, Plan, Weather, make_plan, with_tasks
 from orbweb.testing.simulator.server import Endpoint, Network, Server
 from orbweb.testing.simulator.sink import Sink
 from orbweb.testing.simulator.site import Page, make_site
+from orbweb.testing.simulator.tasks import LIST, Rows, waiting
 from orbweb.testing.virtual import Livelock, Timeline
 
 EMIT_CHUNK = 8
@@ -51,7 +52,11 @@ class Simulation:
         self.site = make_site(
             rng, plan.pages, poison=plan.poison, max_retries=plan.config.max_retries
         )
+        self.site.apart = plan.tasks is not None and not plan.shares_dedup
+        self.rows = Rows(len(self.site.seeds) if plan.tasks else 0, self.timeline)
+        self.task_spider = mutant.tasks
         self.server = Server(self, mutant.server)
+        self.server.frontiers[0].shard.task_lists[LIST] = waiting(self)
         self.network = Network(self, self.server)
         self.sink = Sink(self)
         self.record = Record(plan, self.site)
@@ -91,6 +96,8 @@ class Simulation:
         record, run = self.record, self.server.run
         record.end_ms = self.timeline.now_ms
         record.dead = self.server.dead_pages()
+        record.dead_errands = self.server.dead_errands()
+        record.rows = self.rows.states
         if run is not None:
             record.state = str(run.state)
             record.pending = len(self.server.pending())
@@ -137,13 +144,13 @@ class Simulation:
         self.nodes.pop(node.slot, None)
         self._graveyard.append(node)
 
-    def on_exit(self, node: Node, code: int) -> None:
+    def on_exit(self, node: Node, code: int, *, stopped: bool) -> None:
         """A process has ended by itself: the last time, unless it was told to stop."""
         if node.stop_asked_ms is not None and node.disturbed_ms < node.stop_asked_ms:
             self.log("stop_took", node.name, detail=self.timeline.now_ms - node.stop_asked_ms)
         self._bury(node)
         ended = code == 75 and self._operator_ended and node.stop_asked_ms is None
-        if code in NODE_EXITS or ended:
+        if (code in NODE_EXITS and not stopped) or ended:
             self._finished.add(node.slot)
         else:
             self._reboot_later(node.slot)
@@ -152,6 +159,10 @@ class Simulation:
         """The server has answered a call."""
         if name == "claim":
             for lease in answer.leases:
+                if lease.host == TASKS_HOST:
+                    self._names[lease.id] = lease.id
+                    self._note_errand(node, lease)
+                    continue
                 self._names[lease.id] = self.page_of(decode(lease.payload).url).name
         elif name == "ack":
             for ack, kept in zip(args[0], answer, strict=True):
@@ -161,6 +172,12 @@ class Simulation:
             for nack, result in zip(args[0], answer, strict=True):
                 if nack.reason == Reason.TIMEOUT and result is not NackResult.LOST:
                     self.log("overdue", node.name, self._names[nack.id])
+
+    def _note_errand(self, node: Endpoint, lease: Lease) -> None:
+        task, _, what = lease.id.partition("@")
+        if what:
+            reason = lease.payload.partition(b"\n")[0].decode()
+            self.log("told", node.name, task, Told(reason, *self.server.left_of(task)))
 
     # -- the site
 
@@ -332,11 +349,17 @@ def prepared(mutant: Mutant = NO_MUTANT) -> Iterator[None]:
 
 
 def simulate(
-    seed: int, weather: Weather | None = None, mutant: Mutant = NO_MUTANT, shards: int = 1
+    seed: int,
+    weather: Weather | None = None,
+    mutant: Mutant = NO_MUTANT,
+    shards: int = 1,
+    *,
+    tasks: bool = False,
 ) -> tuple[Record, list[Violation]]:
     """Run one seed and check its history. Call it inside `prepared()`."""
     rng = random.Random(seed)
     plan = make_plan(seed, rng, weather or mutant.weather)
-    plan = mutant.change(replace(plan, shards=shards))
+    plan = replace(plan, shards=shards)
+    plan = mutant.change(with_tasks(plan) if tasks or mutant.with_tasks else plan)
     record = Simulation(plan, rng, mutant).run()
     return record, check(record)
