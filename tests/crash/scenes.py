@@ -61,7 +61,7 @@ def hangs(seconds: float) -> Trouble:
 def torn_twice(fleet: Fleet, server: Server) -> None:
     """Loses the end of its log, and starts a second time as well; and all of that once more."""
     rng = random.Random(3)
-    for pages in (PAGES // 5, PAGES // 2):
+    for pages in (PAGES // 2, PAGES * 4 // 5):  # what is cut off must not hold the run's beginning
         fleet.until(pages)
         server.kill()
         tear(server, rng)
