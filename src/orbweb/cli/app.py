@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orbweb.cli import polite, tasking
+from orbweb.cli import asking, polite, tasking
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -243,6 +243,7 @@ def reset(
     steer.reset(project_settings(change, store_url), job, run_id, seen=seen, yes=yes)
 
 
+asking.add_to(app)
 polite.add_to(app)
 tasking.add_to(app)
 

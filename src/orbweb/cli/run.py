@@ -24,11 +24,12 @@ from orbweb.engine.shutdown import ExitCode
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import RunState
-from orbweb.log import configure, event, get_logger
+from orbweb.log import event, get_logger
 from orbweb.pipelines.folders import is_url, open_folder
 from orbweb.pipelines.onefile import Mark, empty_unchanged, mark, pipeline_for
 from orbweb.pipelines.parts import parts_for
 from orbweb.settings import Settings
+from orbweb.settings.log import configure_log
 from orbweb.spiders.base import BaseSpider
 from orbweb.spiders.build import Start, settings_of
 from orbweb.spiders.build import run_spider as run_here
@@ -188,7 +189,7 @@ def _emptying_folder(place: str) -> Callable[[], None]:
 
 def _run_workers(plan: RunPlan, spider: Spider, changes: dict[str, str]) -> int:
     settings = settings_of(spider, Start(changes))
-    configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
+    configure_log(settings)
     workers = Workers(_worker_command(plan, changes), plan.workers)
     live = _is_live(plan)
     code = workers.run(Fleet(settings, spider.redis_key).look if live else None)

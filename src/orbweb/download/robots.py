@@ -7,11 +7,11 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from orbweb.download.base import DownloadError, Gate
 from orbweb.download.redirects import REDIRECT_STATUSES, redirect_target
+from orbweb.download.robots_entry import EntryKind, RobotsEntry
 from orbweb.download.robots_rules import Rules
 from orbweb.download.send import Sender
 from orbweb.errors import OrbwebError, RequestError, StoreUnavailable
@@ -27,7 +27,6 @@ ROBOTS_MAX_BYTES = 500 * 1024
 """What of a robots.txt is read (RFC 9309, 2.5): give the robots' `Downloader` this limit."""
 
 _ORIGIN = re.compile(r"(https?)://([^/?#]*@)?([^/?#]+)", re.ASCII | re.IGNORECASE)
-_VERSION = b"1"
 _NO_ENTRY = b"0"
 _NO_ENTRY_SECONDS = 0.001
 _MAX_REDIRECTS = 5
@@ -81,33 +80,6 @@ class MemoryRobotsStore:
         """See `RobotsStore`."""
         self._claims.pop(origin, None)
         self._entries[origin] = (entry, self._now() + ttl_seconds)
-
-
-class EntryKind(StrEnum):
-    """What is known of an origin's robots.txt; the letter is its form in the store."""
-
-    ALLOW = "A"
-    RULES = "R"
-    UNREACHABLE = "U"
-
-
-class RobotsEntry(NamedTuple):
-    """The answer of one fetch: the file itself for `RULES`, the error's text for `UNREACHABLE`."""
-
-    kind: EntryKind
-    body: bytes = b""
-
-    def encode(self) -> bytes:
-        """The form in the store: a version, the kind, the body."""
-        return _VERSION + self.kind.encode() + self.body
-
-    @classmethod
-    def decode(cls, stored: bytes) -> RobotsEntry | None:
-        """None for what another version wrote: it is fetched again."""
-        kind = stored[1:2].decode("latin-1")
-        if stored[:1] != _VERSION or kind not in tuple(EntryKind):
-            return None
-        return cls(EntryKind(kind), stored[2:])
 
 
 @dataclass(frozen=True, slots=True)

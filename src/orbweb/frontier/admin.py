@@ -10,14 +10,17 @@ from typing import Any
 from orbweb.errors import ConfigError
 from orbweb.frontier.base import DeadLetter, RunState, Status
 from orbweb.frontier.items import ValkeyItemBook
+from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
+from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.seen_admin import SeenAdmin
 from orbweb.frontier.server import answer_of
 from orbweb.frontier.servers import Servers
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.steering import HostAdmin
-from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word, parse_body
+from orbweb.frontier.urls import UrlAdmin, dead_letter
+from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word
 
 PAGE = 500
 
@@ -54,6 +57,8 @@ class Admin:
         self.seen = SeenAdmin(servers, prefix, shards=shards)
         """What the jobs have seen."""
         self.hosts = HostAdmin(servers.of_shard, prefix, shards=shards)
+        self.urls = UrlAdmin(servers, prefix)
+        """What became of single requests."""
         self.now: int | None = None
         """Tests set this to turn the clock of `collect`; None is the server's own."""
 
@@ -109,7 +114,7 @@ class Admin:
                 bodies = await answer_of(client.hmget(keys.dead, ids)) if ids else []
                 for id, body in zip(ids, bodies, strict=True):
                     if body is not None:
-                        yield _dead_letter(id.decode(), body, page[id])
+                        yield dead_letter(id.decode(), body, page[id])
 
     async def retry(self, info: RunInfo, ids: Sequence[str]) -> int:
         """Let dead letters return to their queues; returns how many were found."""
@@ -149,6 +154,14 @@ class Admin:
         book.attach(info.epoch)
         return book
 
+    def book(self, job: str) -> JobBook:
+        """What the nodes of a job tell of it."""
+        return JobBook(self._client, self._prefix, job)
+
+    async def robots(self, origin: str) -> bytes | None:
+        """The robots.txt of an origin, as the nodes keep it; None when they have none now."""
+        return await ValkeyRobotsStore(self._client, self._prefix).get(origin)
+
     async def _redrive(self, info: RunInfo, ids: Sequence[str], *, drop: bool) -> int:
         frontier = self._frontier(info.job, info.run, info.epoch, info.status.shards)
         found = 0
@@ -171,18 +184,3 @@ class Admin:
     async def _call(self, shard: int, name: str, words: Sequence[Word]) -> Any:
         caller = ScriptCaller(self._servers.of_shard(shard), self.now)
         return await caller.call(name, (ShardKeys(self._prefix, shard).tag,), words)
-
-
-def _dead_letter(id: str, body: bytes, why: bytes) -> DeadLetter:
-    reason, tries, at_ms, error = why.split(b"\n", 3)
-    lease = parse_body(id, "", body, 0)
-    return DeadLetter(
-        id,
-        reason.decode(),
-        error.decode(errors="replace"),
-        int(tries),
-        int(at_ms),
-        lease.host,
-        lease.priority,
-        lease.payload,
-    )
