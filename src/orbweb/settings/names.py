@@ -78,6 +78,22 @@ DEDUP_FILTERS: Mapping[str, str] = MappingProxyType(
 )
 """NetSpy's names of duplicate filters."""
 
+PIPELINES: Mapping[str, str] = MappingProxyType(
+    {
+        f"netspy.pipelines.{name}": f"orbweb.pipelines.{name}"
+        for name in (
+            "console.ConsolePipeline",
+            "csv.CsvPipeline",
+            "elasticsearch.ElasticsearchPipeline",
+            "kafka.KafkaPipeline",
+            "mongo.MongoPipeline",
+            "mysql.MysqlPipeline",
+            "postgres.PostgresPipeline",
+        )
+    }
+)
+"""NetSpy's pipelines, by the dotted paths that settings and items name them with."""
+
 
 def is_deferred(name: str) -> bool:
     """Whether the setting belongs to a feature that this version does not have."""
