@@ -17,6 +17,7 @@ from pathlib import Path
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.ports import free_port
 
 GIVEN = os.environ.get("ORBWEB_TEST_KAFKA", "")
 
@@ -66,7 +67,7 @@ class Noida:
         if program is None:
             raise FileNotFoundError("noida-db is not installed")
         self.directory = Path(tempfile.mkdtemp(prefix="orbweb-kafka-"))
-        self.port = _free_port()
+        self.port = free_port()
         self.servers = f"127.0.0.1:{self.port}"
         self.arguments = [
             *(program, "start", "--data-dir", str(self.directory), "--only", "kafka"),
@@ -136,9 +137,3 @@ def _make_topic(servers: str, name: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     (made,) = admin.create_topics([NewTopic(name, partitions, 1)]).values()
     made.result(20)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import redis
+from tests.ports import free_port
 from tests.servers import BINARIES
 
 MASTERS = 3
@@ -21,11 +21,11 @@ NODE_TIMEOUT_MS = 1_000
 
 
 def free_ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in taken]
-    for each in taken:
-        each.close()
-    return ports
+    """Ports that nobody listens on, each once."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)
 
 
 class ClusterServer:

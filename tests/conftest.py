@@ -1,8 +1,9 @@
-"""What every test leaves as it found it."""
+"""What every test leaves as it found it, and what the end of a test run says."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -15,3 +16,12 @@ def log_as_before() -> Iterator[None]:
     before = logger.handlers[:], logger.level, logger.propagate
     yield
     logger.handlers[:], logger.level, logger.propagate = before
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which servers were no real ones."""
+    standins = sys.modules.get("tests.standins")
+    if standins is not None and standins.MET:
+        terminalreporter.section("met as stand-ins only", sep="-")
+        for server, named in standins.MET.items():
+            terminalreporter.line(f"{server}: {named} runs the same tests on a real server")

@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from tests.ports import free_port
 
 from orbweb.sql.databases import open_engine
 
@@ -36,12 +36,6 @@ def postgres_program(name: str = "postgres") -> str | None:
 
 def mariadb_program(name: str = "mariadbd") -> str | None:
     return program(name, "/usr/sbin", "/usr/bin")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Database:
@@ -88,7 +82,11 @@ class Sqlite(Database):
 
 
 class ServerDatabase(Database):
-    """A server process on a port of the loopback. Not run as root, which servers refuse."""
+    """A server process on a port of the loopback. Not run as root, which servers refuse.
+
+    It hands what it commits to the system and does not wait for the disk: that survives the death
+    of the process, and it is the process that tests kill.
+    """
 
     user = ""
 
@@ -172,7 +170,8 @@ class Postgres(ServerDatabase):
     def command(self) -> list[str]:
         server = postgres_program()
         assert server is not None
-        settings = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self.directory}")
+        sockets = f"unix_socket_directories={self.directory}"
+        settings = ("listen_addresses=127.0.0.1", sockets, "fsync=off")
         options = [word for setting in settings for word in ("-c", setting)]
         return [server, "-D", str(self.data), "-p", str(self.port), *options]
 
@@ -205,6 +204,7 @@ class Mariadb(ServerDatabase):
             *("--bind-address=127.0.0.1", f"--socket={self.directory / 's'}"),
             f"--pid-file={self.directory / 'pid'}",
             f"--tmpdir={self.directory}",
+            "--innodb-flush-method=nosync",
         ]
 
 

@@ -17,6 +17,9 @@ from aiohttp import web
 
 Document = dict[str, Any]
 
+MET: dict[str, str] = {}
+"""Servers that tests of this process have met as stand-ins only, and what names a real one."""
+
 
 class MongoStandIn:
     """Collections in memory, behind a real socket."""
@@ -28,6 +31,7 @@ class MongoStandIn:
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> MongoStandIn:
+        MET["MongoDB"] = "ORBWEB_TEST_MONGO=mongodb://…"
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         return self
 
@@ -164,6 +168,7 @@ class ElasticsearchStandIn:
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> ElasticsearchStandIn:
+        MET["Elasticsearch"] = "ORBWEB_TEST_ELASTICSEARCH=http://…"
         app = web.Application()
         app.router.add_post("/_bulk", self._bulk)
         self._runner = web.AppRunner(app)

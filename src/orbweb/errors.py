@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -120,6 +119,8 @@ def as_error(caught: BaseException) -> Exception:
 @contextmanager
 def contained() -> Iterator[None]:
     """Around awaited code that is not ours. See `as_error`; our own cancellation passes through."""
+    import asyncio  # a fifth of what a command needs to show its help
+
     try:
         yield
     except asyncio.CancelledError as error:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from orbweb.errors import ConfigError
+from orbweb.log_file import RotatingFile, Rotation
 
 ROOT = "orbweb"
 MASK = "***"
@@ -29,6 +31,11 @@ _CREDENTIALS = re.compile(
     r"[^\s\"',;}]+",
     re.IGNORECASE,
 )
+_SECRET_KEY = re.compile(
+    r"authorization$|passw|secret|api_?key|(?:^|_)cookies?$|(?:access|auth|refresh)_?token",
+    re.IGNORECASE,
+)
+"""Names under which values are secrets, whatever they look like."""
 
 
 def mask_secrets(text: str) -> str:
@@ -68,6 +75,17 @@ class LineFormatter(logging.Formatter):
         return mask_secrets(super().format(record))
 
 
+class ColourFormatter(LineFormatter):
+    """The same with the level and, from warnings on, the text in colour."""
+
+    _COLOURS: ClassVar = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
+
+    def format(self, record: logging.LogRecord) -> str:
+        colour = self._COLOURS.get(record.levelname)
+        text = super().format(record)
+        return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: time (UTC, ISO 8601), level, logger, text, event and its fields."""
 
@@ -91,22 +109,33 @@ def get_logger(name: str) -> logging.Logger:
     return logging.getLogger(f"{ROOT}.{name}")
 
 
-def configure(level: str = "INFO", file: str | Path | None = None, json: bool = False) -> None:
+def configure(
+    level: str = "INFO",
+    file: str | Path | None = None,
+    json: bool = False,
+    *,
+    colour: bool = True,
+    rotation: Rotation | None = None,
+) -> None:
     """Send the lines of all `orbweb` loggers to stderr, and to `file` if one is given.
 
-    May be called again: the last call counts. Loggers of other libraries are left alone. Raises
-    `ConfigError` when the file cannot be opened.
+    Colour is for terminals only, and not where NO_COLOR is set. May be called again: the last call
+    counts. Loggers of other libraries are left alone. Raises `ConfigError` when the file cannot be
+    opened.
     """
     root = logging.getLogger(ROOT)
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    plain = JsonFormatter() if json else LineFormatter()
+    shown = logging.StreamHandler(sys.stderr)
+    coloured = colour and not json and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    shown.setFormatter(ColourFormatter() if coloured else plain)
+    handlers: list[logging.Handler] = [shown]
     if file is not None:
-        handlers.append(_file_handler(Path(file)))
-    formatter = JsonFormatter() if json else LineFormatter()
+        handlers.append(_file_handler(Path(file), rotation or Rotation()))
+        handlers[-1].setFormatter(plain)
     for handler in list(root.handlers):
         root.removeHandler(handler)
         handler.close()
     for handler in handlers:
-        handler.setFormatter(formatter)
         root.addHandler(handler)
     root.setLevel(level)
     root.propagate = False
@@ -121,8 +150,9 @@ def event(
     """
     if not logger.isEnabledFor(level):
         return
-    words = [name, *(f"{key}={_word(value)}" for key, value in fields.items())]
-    logger.log(level, "%s", " ".join(words), extra={"event_fields": {"event": name, **fields}})
+    shown: dict[str, Any] = _masked(fields)
+    words = [name, *(f"{key}={_word(value)}" for key, value in shown.items())]
+    logger.log(level, "%s", " ".join(words), extra={"event_fields": {"event": name, **shown}})
 
 
 def _word(value: Any) -> str:
@@ -133,12 +163,12 @@ def _word(value: Any) -> str:
 
 
 def _masked(value: Any) -> Any:
-    """The value with every text in it masked, and every Authorization header whole."""
+    """The value with every text in it masked, and what stands under a secret's name whole."""
     if isinstance(value, str):
         return mask_secrets(value)
     if isinstance(value, Mapping):
         return {
-            str(key): MASK if str(key).lower().endswith("authorization") else _masked(part)
+            str(key): MASK if _SECRET_KEY.search(str(key)) else _masked(part)
             for key, part in value.items()
         }
     if isinstance(value, list | tuple):
@@ -146,9 +176,9 @@ def _masked(value: Any) -> Any:
     return value
 
 
-def _file_handler(path: Path) -> logging.Handler:
+def _file_handler(path: Path, rotation: Rotation) -> logging.Handler:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+        return RotatingFile(path, rotation)
     except OSError as error:
         raise ConfigError(f"the log file {path} cannot be opened: {error}") from error

@@ -1,4 +1,7 @@
-"""SIGKILL of nodes, consumers, brokers and databases: every item is in its table exactly once."""
+"""SIGKILL of nodes, consumers, brokers and databases: every item is in its table exactly once.
+
+The brokers of a cluster that ORBWEB_TEST_KAFKA names are not killed, all else is.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.brokers import Noida, new_topic, noida_program
+from tests.brokers import GIVEN, GivenCluster, Noida, new_topic, noida_program
 from tests.crash.fleet import Fleet, Node
 from tests.databases import Database, open_database
 from tests.servers import Server
@@ -27,6 +30,10 @@ SETTINGS = {
     "ITEMS": ITEMS,
 }
 VICTIMS = ("consumer", "node", "broker", "consumer", "database")
+NOT_THE_BROKER = ("consumer", "node", "consumer", "database")
+
+
+KillBroker = Callable[["Line"], None]
 
 
 class Line:
@@ -52,7 +59,7 @@ class Line:
         self.fleet.nodes.append(node)
         return node
 
-    def kill(self, victim: str, rng: random.Random, kill_broker: Callable[[Line], None]) -> None:
+    def kill(self, victim: str, rng: random.Random, kill_broker: KillBroker | None) -> None:
         which = rng.randrange(2)
         if victim == "node":
             self.nodes[which].kill()
@@ -65,6 +72,7 @@ class Line:
             time.sleep(rng.uniform(0, 0.5))
             self.database.start()
         else:
+            assert kill_broker is not None
             kill_broker(self)
 
     def stored(self) -> int:
@@ -91,12 +99,14 @@ def summary(node: Node) -> dict[str, int]:
     return found
 
 
-def survive(line: Line, pages: int, kills: int, kill_broker: Callable[[Line], None]) -> None:
+def survive(line: Line, pages: int, kills: int, kill_broker: KillBroker | None) -> None:
+    """Crawl and consume while `kills` processes die. Without `kill_broker` it is left alone."""
     rng = random.Random(11)
+    victims = VICTIMS if kill_broker else NOT_THE_BROKER
     for number in range(kills):
         line.until_stored(pages * ITEMS * (number + 1) // (kills + 2))
         time.sleep(rng.uniform(0, 0.3))
-        line.kill(VICTIMS[number % len(VICTIMS)], rng, kill_broker)
+        line.kill(victims[number % len(victims)], rng, kill_broker)
     assert {node.wait(240) for node in line.nodes} <= {0, 3}  # 3: it came when all was done
     line.until_stored(pages * ITEMS)
     assert all(each["dead"] == 0 for each in line.end())
@@ -113,8 +123,9 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     database.stop()
 
 
-def through_kafka(directory: Path, database: Database, pages: int, kills: int) -> None:
-    broker = Noida()
+def through_kafka(
+    directory: Path, broker: Noida | GivenCluster, database: Database, pages: int, kills: int
+) -> None:
     topic = new_topic()
     settings = {
         **SETTINGS,
@@ -126,6 +137,7 @@ def through_kafka(directory: Path, database: Database, pages: int, kills: int) -
     }
 
     def kill_broker(line: Line) -> None:
+        assert isinstance(broker, Noida)
         for node in line.nodes:
             node.signal(signal.SIGSTOP)
         broker.wait_until_saved()
@@ -134,13 +146,10 @@ def through_kafka(directory: Path, database: Database, pages: int, kills: int) -
         for node in line.nodes:
             node.signal(signal.SIGCONT)
 
-    try:
-        broker.make_topic(topic, 4)
-        with Fleet(directory, "RowsSpider", latency=0.02, **settings) as fleet:
-            line = Line(fleet, database, "--topic", topic)
-            survive(line, pages, kills, kill_broker)
-    finally:
-        broker.stop()
+    broker.make_topic(topic, 4)
+    with Fleet(directory, "RowsSpider", latency=0.02, **settings) as fleet:
+        line = Line(fleet, database, "--topic", topic)
+        survive(line, pages, kills, kill_broker if isinstance(broker, Noida) else None)
 
 
 def through_a_stream(directory: Path, database: Database, pages: int, kills: int) -> None:
@@ -164,13 +173,33 @@ def through_a_stream(directory: Path, database: Database, pages: int, kills: int
         store.stop()
 
 
-needs_noida = pytest.mark.skipif(noida_program() is None, reason="noida-db is not installed")
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Iterator[Noida | GivenCluster]:
+    broker = GivenCluster() if request.param == "given" else Noida()
+    yield broker
+    broker.stop()
 
 
-@needs_noida
+BROKERS = [
+    pytest.param("given", marks=pytest.mark.skipif(not GIVEN, reason="no ORBWEB_TEST_KAFKA")),
+    pytest.param(
+        "noida",
+        marks=[
+            pytest.mark.skipif(noida_program() is None, reason="noida-db is not installed"),
+            pytest.mark.skipif(
+                bool(GIVEN), reason="the brokers of the cluster in ORBWEB_TEST_KAFKA are not killed"
+            ),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("broker", BROKERS, indirect=True)
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_kafka_to_postgres_survives_kills(tmp_path: Path, database: Database) -> None:
-    through_kafka(tmp_path, database, pages=60, kills=5)
+def test_kafka_to_postgres_survives_kills(
+    tmp_path: Path, broker: Noida | GivenCluster, database: Database
+) -> None:
+    through_kafka(tmp_path, broker, database, pages=60, kills=5)
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -178,12 +207,14 @@ def test_a_stream_to_sqlite_survives_kills(tmp_path: Path, database: Database) -
     through_a_stream(tmp_path, database, pages=60, kills=5)
 
 
-@needs_noida
 @pytest.mark.long
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("broker", BROKERS, indirect=True)
 @pytest.mark.parametrize("database", ["postgres", "mariadb"], indirect=True)
-def test_kafka_survives_fifty_kills(tmp_path: Path, database: Database) -> None:
-    through_kafka(tmp_path, database, pages=500, kills=50)
+def test_kafka_survives_fifty_kills(
+    tmp_path: Path, broker: Noida | GivenCluster, database: Database
+) -> None:
+    through_kafka(tmp_path, broker, database, pages=500, kills=50)
 
 
 @pytest.mark.long

@@ -63,9 +63,9 @@ def test_kills_lose_nothing_whatever_remembers_the_seen(tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("keep_alive", [False, True])
 def test_eight_kills_lose_nothing_of_a_link_tree(tmp_path: Path, keep_alive: bool) -> None:
-    pages, rng = 4000, random.Random(7)
+    pages, rng = 1500, random.Random(7)
     arguments = ("keep_alive",) if keep_alive else ()
-    with Fleet(tmp_path, "TreeSpider", PAGES=pages, latency=0.02, **FAST) as fleet:
+    with Fleet(tmp_path, "TreeSpider", PAGES=pages, latency=0.1, **FAST) as fleet:
         nodes = [fleet.start(*arguments), fleet.start(*arguments)]
         fleet.until(100)
         for _ in range(8):
@@ -74,6 +74,7 @@ def test_eight_kills_lose_nothing_of_a_link_tree(tmp_path: Path, keep_alive: boo
             nodes[victim].kill()
             nodes[victim] = fleet.start(*arguments)
         if keep_alive:
+            fleet.until(pages, 120)
             fleet.until_true(lambda: len(fleet.origin().counts()) == pages, 120, "whole tree")
             fleet.until_true(lambda: rows_in(fleet) >= pages, 30, "all rows")
             assert all(node.running for node in nodes)
@@ -121,7 +122,7 @@ def test_24_tasks_survive_a_kill_after_1200_ms(tmp_path: Path) -> None:
 
 def test_a_healthy_node_keeps_what_it_holds_and_a_dead_one_gives_it_back(tmp_path: Path) -> None:
     settings = {"ORBWEB_SPIDER_TASK_LEASE": 2, "ORBWEB_CALLBACK_THREADS": 1}
-    with Fleet(tmp_path, "FlatSpider", PAGES=5, WORK=0.6, **settings) as fleet:
+    with Fleet(tmp_path, "FlatSpider", PAGES=5, WORK=1.2, **settings) as fleet:
         healthy = fleet.start()
         fleet.until(5)
         thief = fleet.start()
@@ -137,9 +138,12 @@ def test_a_dead_nodes_requests_are_recovered(tmp_path: Path) -> None:
         dead = fleet.start()
         fleet.until_true(lambda: rows_in(fleet) >= 2, 20, "two rows")
         dead.kill()
+        stored = rows_in(fleet)
+        assert stored < 5
         assert fleet.start().wait(30) == 0
         assert len(fleet.rows()) == 5
-        assert fleet.origin().repeats() == 3
+        left = 5 - stored
+        assert left <= fleet.origin().repeats() <= left + 1, "the last one may not be acknowledged"
 
 
 @pytest.mark.parametrize("batch_seconds", [0.3, 1.5])

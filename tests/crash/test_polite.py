@@ -105,6 +105,7 @@ def misbehave(fleet: PoliteFleet, server: Server, nodes: list[Node], seconds: fl
     ids=["short", "long"],
 )
 @pytest.mark.timeout(400)
+@pytest.mark.alone
 def test_no_host_ever_sees_too_much(
     tmp_path: Path, calm: float, wild: float, capsys: pytest.CaptureFixture[str]
 ) -> None:

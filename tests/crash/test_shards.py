@@ -16,7 +16,6 @@ import pytest
 from tests.cluster import Cluster
 from tests.crash.fleet import Fleet
 from tests.crash.test_kill import FAST, assert_whole_tree
-from tests.crash.test_store import tear
 from tests.servers import Server
 
 from orbweb.frontier.keys import ShardKeys
@@ -105,64 +104,6 @@ def test_a_page_that_kills_its_process_becomes_a_dead_letter(tmp_path: Path, kin
             assert codes[-1] == 0
             assert fleet.origin().counts()["/flat?n=7"] == 5
             assert len(fleet.rows()) == 29
-
-
-def test_a_killed_server_that_returns_after_five_seconds(tmp_path: Path) -> None:
-    server = Server("valkey", aof="everysec")
-    settings = {**SPREAD, "ORBWEB_REDIS_URL": server.url, "PAGES": PAGES}
-    try:
-        with Fleet(tmp_path, "SpreadTreeSpider", **settings) as fleet:
-            nodes = [fleet.start(), fleet.start()]
-            fleet.until(PAGES // 4)
-            server.kill()
-            time.sleep(5)
-            server.start()
-            assert [node.wait(90) for node in nodes] == [0, 0]
-            assert_whole_tree(fleet, PAGES)
-            assert fleet.origin().repeats() == 0
-    finally:
-        server.stop()
-
-
-@LONG
-def test_an_outage_of_many_leases_repeats_no_fetch(tmp_path: Path) -> None:
-    server = Server("valkey", aof="everysec")
-    settings = {**SPREAD, "ORBWEB_REDIS_URL": server.url, "PAGES": PAGES}
-    settings["ORBWEB_STORE_TIMEOUT"] = 0.5
-    try:
-        with Fleet(tmp_path, "SpreadTreeSpider", **settings) as fleet:
-            nodes = [fleet.start(), fleet.start()]
-            fleet.until(PAGES // 4)
-            server.pause()
-            time.sleep(12)
-            server.resume()
-            assert [node.wait(90) for node in nodes] == [0, 0]
-            assert_whole_tree(fleet, PAGES)
-            assert fleet.origin().repeats() == 0
-    finally:
-        server.stop()
-
-
-@LONG
-def test_a_torn_log_and_two_restarts(tmp_path: Path) -> None:
-    rng = random.Random(3)
-    server = Server("valkey", aof="everysec")
-    settings = {**SPREAD, "ORBWEB_REDIS_URL": server.url, "PAGES": PAGES}
-    try:
-        with Fleet(tmp_path, "SpreadTreeSpider", **settings) as fleet:
-            nodes = [fleet.start(), fleet.start()]
-            for pages in (200, 500):
-                fleet.until(pages)
-                server.kill()
-                tear(server, rng)
-                server.start()
-                time.sleep(0.5)
-                server.kill()
-                server.start()
-            assert [node.wait(90) for node in nodes] == [0, 0]
-            assert_whole_tree(fleet, PAGES)
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("shards", [SHARDS, pytest.param(1, marks=LONG)])

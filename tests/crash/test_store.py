@@ -2,94 +2,40 @@
 
 from __future__ import annotations
 
-import os
-import random
-import time
 from pathlib import Path
 
 import pytest
-from tests.crash.fleet import Fleet
-from tests.crash.test_kill import FAST, assert_whole_tree
-from tests.servers import Server, redis_binary
+from tests.crash.scenes import ONE, SPREAD, away_for_five_seconds, crawl_through, hangs, torn_twice
+from tests.servers import redis_binary
 
-PAGES = 3000
-KINDS = [
-    "valkey",
-    pytest.param(
-        "redis",
-        marks=pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed"),
-    ),
-]
+needs_redis = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
+REDIS = pytest.param("redis", ONE, marks=needs_redis, id="redis")
+VALKEY = pytest.param("valkey", ONE, id="valkey")
+SHARDS = pytest.param("valkey", SPREAD, id="shards")
+SHARDS_LONG = pytest.param("valkey", SPREAD, id="shards", marks=pytest.mark.long)
+
+Settings = dict[str, object]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_killed_server_that_returns_after_five_seconds(tmp_path: Path, kind: str) -> None:
-    server = Server(kind, aof="everysec")
-    settings = {**FAST, "ORBWEB_REDIS_URL": server.url}
-    try:
-        with Fleet(tmp_path, "TreeSpider", PAGES=PAGES, latency=0.02, **settings) as fleet:
-            nodes = [fleet.start(), fleet.start()]
-            fleet.until(500)
-            server.kill()
-            time.sleep(5)
-            server.start()
-            assert [node.wait(90) for node in nodes] == [0, 0]
-            assert_whole_tree(fleet, PAGES)
-            assert fleet.origin().repeats() == 0
-    finally:
-        server.stop()
+@pytest.mark.parametrize(("kind", "settings"), [VALKEY, REDIS, SHARDS])
+def test_a_killed_server_that_returns_after_five_seconds(
+    tmp_path: Path, kind: str, settings: Settings
+) -> None:
+    crawl_through(tmp_path, kind, away_for_five_seconds, **settings)
 
 
-def outage(tmp_path: Path, seconds: float) -> None:
-    server = Server("valkey", aof="everysec")
-    settings = {**FAST, "ORBWEB_REDIS_URL": server.url, "ORBWEB_STORE_TIMEOUT": 0.5}
-    try:
-        with Fleet(tmp_path, "TreeSpider", PAGES=PAGES, latency=0.02, **settings) as fleet:
-            nodes = [fleet.start(), fleet.start()]
-            fleet.until(500)
-            server.pause()
-            time.sleep(seconds)
-            server.resume()
-            assert [node.wait(90) for node in nodes] == [0, 0]
-            assert_whole_tree(fleet, PAGES)
-            assert fleet.origin().repeats() == 0
-    finally:
-        server.stop()
-
-
-def test_an_outage_of_many_leases_repeats_no_fetch(tmp_path: Path) -> None:
-    outage(tmp_path, 12)
+@pytest.mark.parametrize(("kind", "settings"), [VALKEY, SHARDS_LONG])
+def test_an_outage_of_many_leases_repeats_no_fetch(
+    tmp_path: Path, kind: str, settings: Settings
+) -> None:
+    crawl_through(tmp_path, kind, hangs(12), ORBWEB_STORE_TIMEOUT=0.5, **settings)
 
 
 @pytest.mark.long
 def test_an_outage_of_a_minute_repeats_no_fetch(tmp_path: Path) -> None:
-    outage(tmp_path, 60)
+    crawl_through(tmp_path, "valkey", hangs(60), ORBWEB_STORE_TIMEOUT=0.5, **ONE)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_torn_log_and_two_restarts(tmp_path: Path, kind: str) -> None:
-    rng = random.Random(3)
-    server = Server(kind, aof="everysec")
-    settings = {**FAST, "ORBWEB_REDIS_URL": server.url}
-    try:
-        with Fleet(tmp_path, "TreeSpider", PAGES=PAGES, latency=0.02, **settings) as fleet:
-            nodes = [fleet.start(), fleet.start()]
-            for pages in (500, 1000):
-                fleet.until(pages)
-                server.kill()
-                tear(server, rng)
-                server.start()
-                time.sleep(0.5)
-                server.kill()
-                server.start()
-            assert [node.wait(90) for node in nodes] == [0, 0]
-            assert_whole_tree(fleet, PAGES)
-    finally:
-        server.stop()
-
-
-def tear(server: Server, rng: random.Random) -> None:
-    """Cut the log somewhere in its last 50 kB, as a power loss does."""
-    log = sorted((server.directory / "appendonlydir").glob("*.incr.aof"))[-1]
-    size = log.stat().st_size
-    os.truncate(log, size - rng.randint(1, min(50_000, size - 1)))
+@pytest.mark.parametrize(("kind", "settings"), [VALKEY, REDIS, SHARDS_LONG])
+def test_a_torn_log_and_two_restarts(tmp_path: Path, kind: str, settings: Settings) -> None:
+    crawl_through(tmp_path, kind, torn_twice, repeats=True, **settings)

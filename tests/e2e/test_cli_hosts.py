@@ -355,6 +355,7 @@ def test_a_crawl_stands_still_while_it_is_paused(call: Call, tmp_path: Path) -> 
     assert counts()["reasons"]["done"] == 60
 
 
+@pytest.mark.alone
 def test_a_site_sees_no_more_than_the_limit_allows(call: Call, tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text(SPIDER)
     log = tmp_path / "site.log"
@@ -367,4 +368,6 @@ def test_a_site_sees_no_more_than_the_limit_allows(call: Call, tmp_path: Path) -
         taken = facts(call, site.url.removeprefix("http://"))["taken"]
     times = [hit.t for hit in OriginLog.read(log).hits]
     assert 15 <= len(times) <= taken + 1, "robots.txt is asked for beside the pages"
-    assert min(b - a for a, b in pairwise(times)) >= 0.045
+    late = 0.03  # what a busy machine may add before the site sees a request
+    assert times[-1] - times[0] >= (len(times) - 1) * 0.05 - late
+    assert min(b - a for a, b in pairwise(times)) >= 0.05 - late

@@ -134,6 +134,7 @@ def urls(rows: list[dict[str, Any]]) -> list[str]:
     return [row["url"] for row in rows]
 
 
+@pytest.mark.alone
 def test_the_demo_crawls_a_shop_anew_each_time(shell: Shell) -> None:
     first = shell("demo")
     assert "180 items" in first.stderr

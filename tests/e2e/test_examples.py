@@ -71,7 +71,7 @@ def test_air_needs_no_store(folder: Folder) -> None:
     folder.run("air.py")
     rows = folder.rows("tea.jsonl")
     assert len(rows) == len({row["name"] for row in rows}) == 30
-    assert not (folder.path / ".orbweb").exists()
+    assert not (folder.path / ".orbweb" / "data").exists()
 
 
 @pytest.mark.parametrize("words", [("items.py",), ("-m", "orbweb", "run", "items.py", "-w", "2")])

@@ -185,6 +185,33 @@ def test_a_dead_letter_is_stored_once_its_cause_is_gone(
     )
 
 
+def test_a_change_that_comes_before_its_row_waits_as_a_dead_letter(
+    database: Database, bench: Callable[..., Bench]
+) -> None:
+    running = bench()
+    early = [change("u", "a", 7, version=2), change("v", "nobody", 7, version=2, position=1)]
+    assert running.consume(early) == Counts(dead=2)
+    assert running.consume(items("a")) == Counts(new=2, dead=-1)
+    assert database.rows("SELECT sku, price FROM items") == [("a", 7)]
+    (letter,) = running.ledger.book().dead_letters(5)
+    assert letter["item_key"] == "v"
+    assert running.consume(early) == Counts(duplicate=1, dead=1)
+
+
+def test_a_change_that_came_too_early_is_retried_by_a_person_as_well(
+    database: Database, bench: Callable[..., Bench]
+) -> None:
+    running = bench()
+    assert running.consume([change("u", "a", 7, version=2)]) == Counts(dead=1)
+    again = bench(dead_letters=True)
+    again.consume(items("a"))
+    source = DeadLetterSource(again.ledger.book())
+    assert Consumer(source, again.store, stop=threading.Event()).run(until_empty=True)
+    assert running.consume([]) == Counts(duplicate=1, dead=-1)
+    assert database.rows("SELECT sku, price FROM items") == [("a", 7)]
+    assert running.ledger.book().count_dead() == 0
+
+
 def test_a_late_change_does_not_overwrite_a_newer_one(
     database: Database, bench: Callable[..., Bench]
 ) -> None:

@@ -109,7 +109,7 @@ def test_a_filter_that_fills_up_warns_once_and_an_over_full_one_is_an_error(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("orbweb.spiders.build.configure", lambda *words: None)
+    monkeypatch.setattr("orbweb.spiders.build.configure_log", lambda *words: None)
     caplog.set_level(logging.INFO, logger="orbweb")
     job = f"full-{base.__name__}"
     settings = {

@@ -1,10 +1,20 @@
-"""MongoDB and Elasticsearch, against stand-ins that speak their protocols (see `standins`)."""
+"""MongoDB and Elasticsearch: stand-ins that speak their protocols, or servers of yours.
+
+`ORBWEB_TEST_MONGO=mongodb://…` and `ORBWEB_TEST_ELASTICSEARCH=http://…` name real servers: the same
+tests then run there, in the database `orbweb_test` or in indexes of their own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
-from collections.abc import AsyncIterator
+import json
+import os
+import urllib.request
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -12,7 +22,9 @@ from uuid import UUID
 
 import pytest
 from bson.decimal128 import Decimal128
+from pymongo import MongoClient
 from tests.standins import ElasticsearchStandIn, MongoStandIn
+from yarl import URL
 
 from orbweb.errors import ConfigError, PipelineError
 from orbweb.model.item import Item, Origin, UpdateItem, item_record
@@ -24,40 +36,108 @@ from orbweb.pipelines.mongo import MongoPipeline
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
+GIVEN_MONGO = os.environ.get("ORBWEB_TEST_MONGO", "")
+GIVEN_ELASTICSEARCH = os.environ.get("ORBWEB_TEST_ELASTICSEARCH", "")
+
+
 class Product(Item):
     __unique_key__ = "sku"
 
 
 class Price(UpdateItem):
-    __table_name__ = "product"
     __update_key__ = "sku"
 
 
-def page(*items: Any, id: str = "r1", attempt: str = "a:1", at: int = 0) -> Page:
-    records = tuple(
-        item_record(item, run="e1", request_id=id, position=number, default_table="items")
-        for number, item in enumerate(items)
-    )
-    return Page(Origin("e1", id, attempt, at), records)
+def page(
+    *items: Any, id: str = "r1", attempt: str = "a:1", at: int = 0, table: str = "items"
+) -> Page:
+    records = []
+    for number, item in enumerate(items):
+        if isinstance(item, Item):
+            item.table_name = table
+        records.append(
+            item_record(item, run="e1", request_id=id, position=number, default_table=table)
+        )
+    return Page(Origin("e1", id, attempt, at), tuple(records))
 
 
-class Mongo:
-    def __init__(self, server: MongoStandIn) -> None:
+class Sink:
+    """A pipeline on a server, and what the server holds of one table that no other test has."""
+
+    pipeline: PagePipeline
+
+    def __init__(self, server: MongoStandIn | ElasticsearchStandIn | None) -> None:
+        """`server`: the stand-in, or None for a real one."""
         self.server = server
-        self.pipeline: PagePipeline = MongoPipeline(server.uri, "shop")
+        self.table = f"orbweb_test_{uuid.uuid4().hex[:12]}"
 
-    def documents(self, table: str) -> list[dict[str, Any]]:
-        return list(self.server.collections.get(table, {}).values())
+    def page(self, *items: Any, **more: Any) -> Page:
+        return page(*items, table=self.table, **more)
+
+    async def save(self, *pages: Page) -> list[Any]:
+        return list(await self.pipeline.save_pages(pages))  # type: ignore[misc]
+
+    def refuse(self, which: Callable[[dict[str, Any]], int]) -> None:
+        """Let the server refuse documents, each with the code that `which` gives."""
+        if self.server is None:
+            pytest.skip("a real server refuses nothing on demand")
+        self.server.refuse = which
+
+    def documents(self) -> list[dict[str, Any]]:
+        raise NotImplementedError
+
+    def remove(self) -> None:
+        """Take the table off a real server."""
 
 
-class Elastic:
-    def __init__(self, server: ElasticsearchStandIn) -> None:
-        self.server = server
-        hosts = [f"http://user:secret@127.0.0.1:{server.port}"]
-        self.pipeline: PagePipeline = ElasticsearchPipeline(hosts)
+class Mongo(Sink):
+    refused, busy = 121, 91
 
-    def documents(self, table: str) -> list[dict[str, Any]]:
-        return list(self.server.indexes.get(table, {}).values())
+    def __init__(self, server: MongoStandIn | None) -> None:
+        super().__init__(server)
+        self.uri = server.uri if server else GIVEN_MONGO
+        self.pipeline = MongoPipeline(self.uri, "orbweb_test")
+
+    def documents(self) -> list[dict[str, Any]]:
+        if isinstance(self.server, MongoStandIn):
+            return list(self.server.collections.get(self.table, {}).values())
+        with MongoClient[dict[str, Any]](self.uri) as client:
+            return list(client["orbweb_test"][self.table].find())
+
+    def remove(self) -> None:
+        if self.server is None:
+            with MongoClient[dict[str, Any]](self.uri) as client:
+                client["orbweb_test"].drop_collection(self.table)
+
+
+class Elastic(Sink):
+    refused, busy = 400, 429
+
+    def __init__(self, server: ElasticsearchStandIn | None) -> None:
+        super().__init__(server)
+        own = f"http://user:secret@127.0.0.1:{server.port}" if server else ""
+        self.address = URL(own or GIVEN_ELASTICSEARCH)
+        self.pipeline = ElasticsearchPipeline([str(self.address)])
+
+    def documents(self) -> list[dict[str, Any]]:
+        if isinstance(self.server, ElasticsearchStandIn):
+            return list(self.server.indexes.get(self.table, {}).values())
+        self._ask("POST", "_refresh")
+        found = self._ask("GET", "_search?size=100")
+        return [hit["_source"] for hit in found["hits"]["hits"]]
+
+    def remove(self) -> None:
+        if self.server is None:
+            self._ask("DELETE", "?ignore_unavailable=true")
+
+    def _ask(self, method: str, what: str) -> Any:
+        url = str(self.address.with_user(None) / self.table) + f"/{what}"
+        request = urllib.request.Request(url, method=method)
+        if self.address.user:
+            pair = f"{self.address.user}:{self.address.password}".encode()
+            request.add_header("Authorization", f"Basic {base64.b64encode(pair).decode()}")
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
 
 
 async def let_go() -> None:
@@ -67,23 +147,33 @@ async def let_go() -> None:
     gc.collect()
 
 
+@asynccontextmanager
+async def nothing() -> AsyncIterator[None]:
+    yield None
+
+
 @pytest.fixture(params=["mongo", "elasticsearch"])
-async def sink(request: pytest.FixtureRequest) -> AsyncIterator[Mongo | Elastic]:
+async def sink(request: pytest.FixtureRequest) -> AsyncIterator[Sink]:
+    sink: Sink
     if request.param == "mongo":
-        async with MongoStandIn() as server:
-            made: Mongo | Elastic = Mongo(server)
-            yield made
-            await made.pipeline.close()  # type: ignore[misc]
-        await let_go()
+        async with nothing() if GIVEN_MONGO else MongoStandIn() as mongo:
+            sink = Mongo(mongo)
+            yield sink
+            await sink.pipeline.close()  # type: ignore[misc]
     else:
-        async with ElasticsearchStandIn() as server:
-            made = Elastic(server)
-            yield made
-            await made.pipeline.close()  # type: ignore[misc]
+        async with nothing() if GIVEN_ELASTICSEARCH else ElasticsearchStandIn() as elastic:
+            sink = Elastic(elastic)
+            yield sink
+            await sink.pipeline.close()  # type: ignore[misc]
+    sink.remove()
+    await let_go()
 
 
-async def save(sink: Mongo | Elastic, *pages: Page) -> list[Any]:
-    return list(await sink.pipeline.save_pages(pages))  # type: ignore[misc]
+async def test_a_page_that_comes_again_adds_nothing(sink: Sink) -> None:
+    assert await sink.save(sink.page({"n": 1}, {"n": 2})) == []
+    again = sink.page({"n": 1}, {"n": 2}, attempt="b:1")
+    assert await sink.save(again, sink.page({"n": 3}, id="r2")) == []
+    assert sorted(each["n"] for each in sink.documents()) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("bad", ["\ud800", {"\ud800": 1}, Decimal("1" * 60), {"a\0b": 1}])
@@ -92,60 +182,51 @@ async def test_a_document_that_cannot_be_is_left_out_and_those_beside_it_are_sto
 ) -> None:
     async with MongoStandIn() as server:
         sink = Mongo(server)
-        (refused,) = await save(sink, page({"n": 1}, {"n": 2, "bad": bad}, {"n": 3}))
+        (refused,) = await sink.save(sink.page({"n": 1}, {"n": 2, "bad": bad}, {"n": 3}))
         assert refused.record.row["n"] == 2
         assert refused.record.key in str(refused.error)
-        assert sorted(each["n"] for each in sink.documents("items")) == [1, 3]
+        assert sorted(each["n"] for each in sink.documents()) == [1, 3]
         await sink.pipeline.close()  # type: ignore[misc]
     await let_go()
 
 
-async def test_a_page_that_comes_again_adds_nothing(sink: Mongo | Elastic) -> None:
-    assert await save(sink, page({"n": 1}, {"n": 2})) == []
-    assert await save(sink, page({"n": 1}, {"n": 2}, attempt="b:1"), page({"n": 3}, id="r2")) == []
-    assert sorted(each["n"] for each in sink.documents("items")) == [1, 2, 3]
-
-
-async def test_an_update_changes_the_item_unless_it_was_fetched_earlier(
-    sink: Mongo | Elastic,
-) -> None:
-    await save(sink, page(Product(sku="a", price=1.0, name="x")))
-    await save(sink, page(Price(sku="a", price=3.0), id="r3", at=2000))
-    await save(sink, page(Price(sku="a", price=2.0), id="r2", at=1000))
-    (document,) = sink.documents("product")
+async def test_an_update_changes_the_item_unless_it_was_fetched_earlier(sink: Sink) -> None:
+    await sink.save(sink.page(Product(sku="a", price=1.0, name="x")))
+    await sink.save(sink.page(Price(sku="a", price=3.0), id="r3", at=2000))
+    await sink.save(sink.page(Price(sku="a", price=2.0), id="r2", at=1000))
+    (document,) = sink.documents()
     assert (document["sku"], document["price"], document["name"]) == ("a", 3.0, "x")
-    await save(sink, page(Price(sku="a", price=4.0), id="r4", at=2000))
-    assert sink.documents("product")[0]["price"] == 4.0
+    await sink.save(sink.page(Price(sku="a", price=4.0), id="r4", at=2000))
+    assert sink.documents()[0]["price"] == 4.0
 
 
-async def test_an_update_makes_the_document_once(sink: Mongo | Elastic) -> None:
-    await save(sink, page(Price(sku="z", price=3.0), at=20), page(Price(sku="z", price=2.0), at=10))
-    (document,) = sink.documents("product")
+async def test_an_update_makes_the_document_once(sink: Sink) -> None:
+    newer, older = Price(sku="z", price=3.0), Price(sku="z", price=2.0)
+    await sink.save(sink.page(newer, at=20), sink.page(older, at=10))
+    (document,) = sink.documents()
     assert (document["sku"], document["price"]) == ("z", 3.0)
 
 
 async def test_a_refused_document_is_named_and_those_beside_it_are_stored(
     sink: Mongo | Elastic,
 ) -> None:
-    sink.server.refuse = lambda document: (
-        (121 if isinstance(sink, Mongo) else 400) * (document["n"] == 2)
-    )
-    pages = [page({"n": 1}, {"n": 2}), page({"n": 3}, id="r2")]
-    (refusal,) = await save(sink, *pages)
+    sink.refuse(lambda document: sink.refused * (document["n"] == 2))
+    pages = [sink.page({"n": 1}, {"n": 2}), sink.page({"n": 3}, id="r2")]
+    (refusal,) = await sink.save(*pages)
     assert refusal.record is pages[0].records[1]
     assert refusal.record.key in str(refusal.error)
-    assert sorted(each["n"] for each in sink.documents("items")) == [1, 3]
+    assert sorted(each["n"] for each in sink.documents()) == [1, 3]
 
 
 async def test_a_busy_server_is_tried_again(sink: Mongo | Elastic) -> None:
-    sink.server.refuse = lambda document: 91 if isinstance(sink, Mongo) else 429
+    sink.refuse(lambda document: sink.busy)
     with pytest.raises(PipelineError):
-        await save(sink, page({"n": 1}))
-    sink.server.refuse = lambda document: 0
-    assert await save(sink, page({"n": 1})) == []
+        await sink.save(sink.page({"n": 1}))
+    sink.refuse(lambda document: 0)
+    assert await sink.save(sink.page({"n": 1})) == []
 
 
-async def test_values_of_all_kinds(sink: Mongo | Elastic) -> None:
+async def test_values_of_all_kinds(sink: Sink) -> None:
     value = {
         "moment": datetime(2026, 12, 1, tzinfo=UTC),
         "day": date(2026, 12, 1),
@@ -155,8 +236,8 @@ async def test_values_of_all_kinds(sink: Mongo | Elastic) -> None:
         "deep": {"x": ({"y": None},)},
         "text": "$price.x",
     }
-    assert await save(sink, page(value)) == []
-    (document,) = sink.documents("items")
+    assert await sink.save(sink.page(value)) == []
+    (document,) = sink.documents()
     assert document["text"] == "$price.x"
     assert sorted(document["tags"]) == ["a", "b"]
     assert document["deep"] == {"x": [{"y": None}]}

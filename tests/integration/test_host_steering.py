@@ -12,6 +12,7 @@ from tests.servers import Server, redis_binary
 from orbweb.errors import ConfigError, RunLost
 from orbweb.frontier.base import Nack, NewRequest, Signal
 from orbweb.frontier.hosttable import HostRow, Sort
+from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.operator import Author
 from orbweb.frontier.steering import HostAdmin
 from orbweb.frontier.valkey import ValkeyFrontier
@@ -98,6 +99,21 @@ async def test_a_limit_slows_down_every_node_and_job_until_it_ends(fleet: Fleet)
     await elapse(fleet, one, 5_000)
     assert (await fleet.admin.look("h")).host.limit is None
     assert len(await one.take(5)) > 1, "the limit has ended by itself"
+
+
+async def test_a_host_that_was_never_fetched_is_forgotten_unless_it_is_steered(
+    fleet: Fleet,
+) -> None:
+    node = await busy(fleet)
+    await node.frontier.hold_off([("off", 1000), ("limited", 1000)])
+    await node.frontier.report([Signal("slow", crawl_delay_ms=500), Signal("ill", bad=1, streak=1)])
+    week = 7 * 86_400
+    for host in ("off", "limited", "slow", "ill"):
+        assert 0 < await fleet.client.ttl(ShardKeys("t").host(host)) <= week
+    await fleet.admin.limit("limited", 1000, ANN)
+    await node.frontier.hold_off([("limited", 5000)])
+    await node.frontier.report([Signal("limited", good=1)])
+    assert await fleet.client.ttl(ShardKeys("t").host("limited")) == -1
 
 
 async def test_a_limit_is_taken_back_as_it_was(fleet: Fleet) -> None:

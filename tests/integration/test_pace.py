@@ -11,6 +11,8 @@ from tests.origin import StampingOrigin
 
 import orbweb
 
+pytestmark = pytest.mark.alone
+
 TOLERANCE_SECONDS = 0.005
 
 
@@ -155,4 +157,24 @@ def test_sitemaps_reach_spiders_and_their_file_is_fetched_once() -> None:
     with StampingOrigin(mapped) as origin:
         Mapped().run()
     assert found == dict.fromkeys(("thread", "loop"), ("https://shop.example/all.xml",))
+    assert origin.paths() == ["/robots.txt", "/p/1"]
+
+
+def test_a_robots_txt_that_holds_for_less_than_the_gap_takes_one_turn_a_page() -> None:
+    class Slow(orbweb.AirSpider):
+        custom_settings: ClassVar = {
+            "LOG_LEVEL": "ERROR",
+            "RUN_SUMMARY_ENABLE": False,
+            "DOWNLOAD_DELAY": 1.1,
+            "ROBOTS_CACHE_TTL": 0.01,
+        }
+
+        def start_requests(self) -> Any:
+            yield orbweb.Request(f"{origin.url}/p/1")
+
+        def parse(self, request: Any, response: Any) -> Any:
+            return None
+
+    with StampingOrigin(page) as origin:
+        Slow().run()
     assert origin.paths() == ["/robots.txt", "/p/1"]

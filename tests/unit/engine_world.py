@@ -146,6 +146,7 @@ class Town:
         frontier: Any = None,
         collect: Any = None,
         items: Any = None,
+        crawl_log: Any = None,
         **options: Any,
     ) -> Callable[[], Engine]:
         """How to build an engine, on the loop on which it will run."""
@@ -183,6 +184,8 @@ class Town:
                     collect=collect,
                     tasks=spider if options.get("tasks") else None,  # type: ignore[arg-type]
                     items=items or MemoryItemBook(),
+                    crawl_log=crawl_log,
+                    wall_ms=lambda: int(self.timeline.now_ms),
                 )
             )
 

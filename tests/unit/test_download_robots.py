@@ -277,6 +277,20 @@ async def test_a_file_is_fetched_again_after_its_ttl(site: Site) -> None:
     assert len(site.asked) == 2
 
 
+async def test_a_file_serves_the_page_that_had_to_wait_longer_than_it_holds(site: Site) -> None:
+    robots = site.robots(ttl_seconds=0.001)
+    page = f"{SHOP}/p"
+    await robots.refusal(page)
+    robots.put_off(page)
+    await asyncio.sleep(0.002)
+    site.now = 1
+    assert await robots.refusal(page) is None
+    assert await robots.refusal(f"{SHOP}/admin") is not None
+    assert len(site.asked) == 2, "it served one page, then it was fetched again"
+    robots.put_off("http://unknown.example/p")
+    robots.put_off("data:,")
+
+
 async def test_an_endless_ttl_is_a_day(site: Site) -> None:
     await site.robots(ttl_seconds=0).refusal(f"{SHOP}/p")
     assert await site.store.get(SHOP) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbweb.download.robots_rules import Rules
+from orbweb.download.robots_rules import Rules, deciding_rule
 
 SITE = "http://foo.bar"
 
@@ -206,3 +206,42 @@ def test_crawl_delay(value: str, seconds: float | None) -> None:
 def test_sitemaps_belong_to_everybody() -> None:
     text = "Sitemap: https://a.example/1.xml\nUser-agent: x\nDisallow: /\nsitemap:https://b/2\n"
     assert Rules(text.encode(), "FooBot").sitemaps == ("https://a.example/1.xml", "https://b/2")
+
+
+FILE = b"""# a comment
+User-agent: other
+Disallow: /
+
+User-agent: *
+Disallow: /private/
+Allow: /private/open
+Disallow: /*?sort=
+Dissallow: /typo
+
+User-agent: named
+User-agent: also
+Disallow: /only-named   # why
+"""
+
+
+@pytest.mark.parametrize(
+    ("agent", "path", "found"),
+    [
+        ("orbweb", "/private/x", (6, "Disallow: /private/", False)),
+        ("orbweb", "/private/open/x", (7, "Allow: /private/open", True)),
+        ("orbweb", "/list?sort=1", (8, "Disallow: /*?sort=", False)),
+        ("orbweb", "/typo", (9, "Dissallow: /typo", False)),
+        ("orbweb", "/free", None),
+        ("other", "/free", (3, "Disallow: /", False)),
+        ("also", "/only-named", (13, "Disallow: /only-named", False)),
+        ("also", "/private/x", None),
+    ],
+)
+def test_the_rule_that_decides_is_named_with_its_line(
+    agent: str, path: str, found: tuple[int, str, bool] | None
+) -> None:
+    assert deciding_rule(FILE, agent, f"https://shop.test{path}") == found
+
+
+def test_a_file_without_a_group_for_us_has_no_rule() -> None:
+    assert deciding_rule(b"User-agent: other\nDisallow: /", "orbweb", "https://shop.test/") is None

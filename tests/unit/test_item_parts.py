@@ -19,7 +19,7 @@ from orbweb.pipelines.dedup import dedup_file
 from orbweb.pipelines.folders import open_folder
 from orbweb.pipelines.jsonl import JsonLinesPipeline
 from orbweb.pipelines.parquet import ParquetPipeline
-from orbweb.pipelines.parts import JsonLinesParts, parts_for
+from orbweb.pipelines.parts import CsvParts, JsonLinesParts, parts_for
 
 
 def rows(*numbers: int, **more: Any) -> list[dict[str, Any]]:
@@ -168,7 +168,7 @@ def test_parts_whose_column_changed_its_type_stay_apart(tmp_path: Path) -> None:
     assert dedup_file(tmp_path / "items") == (2, 0)
 
 
-@pytest.mark.parametrize("kind", [ParquetPipeline, JsonLinesParts])
+@pytest.mark.parametrize("kind", [ParquetPipeline, JsonLinesParts, CsvParts])
 def test_rows_of_two_processes_fold_by_their_key(memory: str, kind: Any) -> None:
     kind(memory).save_items("items", rows(1, 2))
     kind(memory).save_items("items", rows(2, 3))
@@ -187,6 +187,27 @@ def test_json_lines_at_a_url(tmp_path: Path) -> None:
     assert [json.loads(line)["n"] for line in part.read_text().splitlines()] == [1, 2, 3]
 
 
+def test_csv_at_a_url_has_a_header_in_each_part(tmp_path: Path) -> None:
+    pipeline = CsvParts(f"file://{tmp_path}/out")
+    pipeline.save_items("items", rows(1, text='a, "b"\nc'))
+    pipeline.save_items("items", rows(2, text=None))
+    pipeline.close()
+    (part,) = (tmp_path / "out" / "items").iterdir()
+    assert part.read_bytes() == b'_key,n,text\r\nk1,1,"a, ""b""\nc"\r\nk2,2,\r\n'
+
+
+def test_csv_parts_with_other_columns_stay_apart_and_fold_by_their_key(tmp_path: Path) -> None:
+    pipeline = CsvParts(str(tmp_path))
+    pipeline.save_items("items", rows(1, 2))
+    pipeline.save_items("items", rows(2, 3, price=1))
+    pipeline.close()
+    assert len(list((tmp_path / "items").iterdir())) == 2
+    assert dedup_file(tmp_path / "items") == (3, 1)
+    assert dedup_file(tmp_path / "items") == (3, 0)
+    headers = sorted(part.read_text().partition("\n")[0] for part in (tmp_path / "items").iterdir())
+    assert headers == ["_key,n", "_key,n,price"]
+
+
 def test_all_tables_go_to_the_one_folder_of_dash_o(memory: str) -> None:
     settings = {"OUTPUT_FILE": f"{memory}.parquet", "OUTPUT_DIR": ""}
     pipeline = ParquetPipeline.from_settings(settings)
@@ -202,8 +223,9 @@ def test_which_targets_are_folders_of_parts() -> None:
     assert parts_for("items.jsonl") is None
     assert parts_for("items.parquet") == "orbweb.pipelines.parquet.ParquetPipeline"
     assert parts_for("s3://b/x.jsonl") == "orbweb.pipelines.parts.JsonLinesParts"
-    with pytest.raises(ConfigError, match=r"\.jsonl and \.parquet at a URL"):
-        parts_for("s3://b/x.csv")
+    assert parts_for("s3://b/x.csv") == "orbweb.pipelines.parts.CsvParts"
+    with pytest.raises(ConfigError, match=r"\.jsonl, \.csv and \.parquet at a URL"):
+        parts_for("s3://b/x.xml")
 
 
 def test_a_pipeline_that_appends_refuses_a_url() -> None:

@@ -94,3 +94,12 @@ def test_changes_of_one_row_stay_in_order_and_others_spread() -> None:
     assert change("k1", "a", 1) == change("k2", "a", 2)
     assert change("k1", "a", 1) != change("k1", "b", 1)
     assert partition_key(Envelope("k1", "items", {})) == b"k1"
+
+
+def test_an_item_stays_before_the_changes_that_find_it_by_its_unique_key() -> None:
+    row = {"sku": "a", "shop": 1}
+    item = Envelope("k1", "product", row, unique=("sku", "shop"))
+    change = Envelope("k2", "product", {**row, "price": 2}, update_keys=("shop", "sku"))
+    other = Envelope("k3", "product", {"sku": "b", "shop": 1}, unique=("sku", "shop"))
+    assert partition_key(item) == partition_key(change)
+    assert partition_key(item) != partition_key(other)

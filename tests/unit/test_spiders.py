@@ -157,7 +157,9 @@ def test_the_pipeline_that_was_meant_is_named() -> None:
 def test_a_missing_extra_is_named_with_its_install_line(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "orbweb.pipelines.mongo", raising=False)
+    loaded = [name for name in sys.modules if name.startswith(f"{library}.")]
+    for name in ("orbweb.pipelines.mongo", *loaded):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, library, None)
     path = "orbweb.pipelines.mongo.MongoPipeline"
     with pytest.raises(ConfigError, match=r"pip install 'orbweb\[mongo\]'$"):

@@ -30,10 +30,11 @@ from orbweb.consume.streams import StreamSource
 from orbweb.engine.shutdown import ExitCode
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.embedded import FOLDER, EmbeddedStore
-from orbweb.log import configure, event, get_logger
+from orbweb.log import event, get_logger
 from orbweb.pipelines.sql_rows import Conflict, RowWriter
 from orbweb.pipelines.sql_tables import Tables
 from orbweb.settings import Settings
+from orbweb.settings.log import configure_log
 from orbweb.spiders.progress import LIVE_SECONDS, LiveLine, on_terminal
 from orbweb.sql.databases import open_engine
 
@@ -79,7 +80,7 @@ def consume(plan: ConsumePlan) -> int:
     """
     _refuse_contradictions(plan)
     settings = project_settings(plan.changes, plan.store)
-    configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
+    configure_log(settings)
     if plan.workers > 1:
         return _run_workers(plan)
     try:

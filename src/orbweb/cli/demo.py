@@ -44,7 +44,7 @@ def run_demo() -> int:
 def _show_next(report: RunReport) -> None:
     job, program = report.spider, _program()
     show.note("One page of this shop always fails: it waits as a failed request. Look around:")
-    for words in (f"status {job}", f"failed list {job}", "doctor"):
+    for words in (f"status {job}", f"failed list {job}", f"log {job} --count", "doctor"):
         show.note(f"  {program} {words}")
     show.note(f"  head {OUTPUT}")
 

@@ -17,12 +17,13 @@ from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.items import FailedItem
 from orbweb.kafka.envelope import decode
-from orbweb.log import configure, mask_secrets
+from orbweb.log import mask_secrets
 from orbweb.model.item import ItemRecord, Origin
 from orbweb.model.reasons import Reason
 from orbweb.monitor.quality import total
 from orbweb.pipelines.buffer import ItemBuffer, Rejected
 from orbweb.settings import Settings
+from orbweb.settings.log import configure_log
 from orbweb.spiders.build import Start, settings_of
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.load import load_pipelines
@@ -75,7 +76,7 @@ def replay(
     if not isinstance(spider, Spider):
         raise ConfigError(f"{spider.name} keeps nothing in a store, so it has no failed items")
     settings = settings_of(spider, Start(overrides(changes, store)))
-    configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
+    configure_log(settings)
     pipelines = load_pipelines(spider, settings)
     run = run if run is not None else settings["RUN_ID"] or None
 

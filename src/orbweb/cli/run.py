@@ -24,11 +24,12 @@ from orbweb.engine.shutdown import ExitCode
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import RunState
-from orbweb.log import configure, event, get_logger
+from orbweb.log import event, get_logger
 from orbweb.pipelines.folders import is_url, open_folder
 from orbweb.pipelines.onefile import Mark, empty_unchanged, mark, pipeline_for
 from orbweb.pipelines.parts import parts_for
 from orbweb.settings import Settings
+from orbweb.settings.log import configure_log
 from orbweb.spiders.base import BaseSpider
 from orbweb.spiders.batch import BatchSpider
 from orbweb.spiders.build import Start, settings_of
@@ -197,7 +198,7 @@ def _emptying_folder(place: str) -> Callable[[], None]:
 
 def _run_workers(plan: RunPlan, spider: Spider, changes: dict[str, str]) -> int:
     settings = settings_of(spider, Start(changes))
-    configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
+    configure_log(settings)
     workers = Workers(_worker_command(plan, changes), plan.workers)
     live = _is_live(plan)
     run = None if isinstance(spider, BatchSpider) else settings["RUN_ID"]

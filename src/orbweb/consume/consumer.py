@@ -104,8 +104,10 @@ class Consumer:
             while not self._stop.is_set():
                 messages = self._patience.ask(self._take)
                 self._store_all(messages)
+                self._try_again(self._store.early.due())
                 self._on_progress(self.counts)
                 if until_empty and not messages and self._source.lag() == 0:
+                    self._try_again(self._store.early.all())
                     return True
         except Stopped as stopped:
             event(logger, "stopped_waiting", level=logging.WARNING, why=str(stopped))
@@ -126,6 +128,10 @@ class Consumer:
                 continue
             self.counts.add(counts)
             self._patience.ask(partial(self._source.settle, some))
+
+    def _try_again(self, early: Sequence[Message]) -> None:
+        for message in early:
+            self.counts.add(self._patience.ask(partial(self._store.try_again, message)))
 
     def _stored(self, messages: Sequence[Message]) -> Counts | None:
         return self._store.store(messages, self._source.positions)

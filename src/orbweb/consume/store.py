@@ -10,11 +10,12 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from orbweb.consume.base import Message
+from orbweb.consume.early import EarlyChanges
 from orbweb.consume.ledger import DeadLetter, Ledger
 from orbweb.kafka.envelope import Envelope, UnreadableMessage, decode
 from orbweb.log import event, get_logger
 from orbweb.model.item import ItemRecord
-from orbweb.pipelines.sql_rows import Dated, RowWriter
+from orbweb.pipelines.sql_rows import Dated, NoRow, RowWriter
 from orbweb.pipelines.sql_tables import Tables, is_rows_fault
 from orbweb.sql.databases import reason_of
 
@@ -73,6 +74,8 @@ class ItemStore:
         self._rows = rows
         self._tables = tables
         self._dead_letters = dead_letters
+        self.early = EarlyChanges()
+        """Changes whose row may come yet: see `try_again`."""
         self._told: set[tuple[str, str]] = set()
 
     def prepare(self) -> None:
@@ -103,7 +106,30 @@ class ItemStore:
         if isinstance(refused, Counts):
             return refused
         letter = DeadLetter(item.message, item.envelope, reason_of(refused))
-        return self._transact(messages, [], [letter], positions)
+        counts = self._transact(messages, [], [letter], positions)
+        if isinstance(refused, NoRow):
+            self.early.note(item.message)
+        return counts
+
+    def try_again(self, message: Message) -> Counts:
+        """Store one of the `early` changes, which is a dead letter. Returns what has changed.
+
+        Raises the errors of SQLAlchemy when the database does not answer; repeating is safe.
+        """
+        items, _ = _read([message])
+        try:
+            counts = self._transact([message], items, [], lambda messages: {}, dead_before=True)
+        except NoRow:
+            self.early.note(message)
+            return Counts()
+        except Exception as error:
+            if not is_rows_fault(error):
+                raise
+            counts = Counts()  # it stays dead, for another reason
+        else:
+            counts.dead = -1
+        self.early.forget(message)
+        return counts
 
     def _refusal(
         self,
@@ -126,11 +152,13 @@ class ItemStore:
         items: Sequence[_Item],
         letters: Sequence[DeadLetter],
         positions: Positions,
+        *,
+        dead_before: bool = False,
     ) -> Counts:
         self._rows.make_room(item.record for item in items)
         counts = Counts(dead=len(letters))
         with self._engine.begin() as connection:
-            if self._dead_letters:
+            if self._dead_letters or dead_before:
                 self._ledger.unbury(connection, messages)
             fresh = self._ledger.claim(connection, [item.envelope for item in items])
             first: dict[str, _Item] = {}

@@ -225,6 +225,10 @@ class Chain:
         """One exchange for `request`: itself, or a redirect of it."""
         try:
             return await self._sender.send(hop, gate)
+        except HostBusy:
+            if self._obeyed is not None:
+                self._obeyed.put_off(_full_url(request, hop))
+            raise
         except _OF_THE_GATE:
             raise
         except Exception as error:

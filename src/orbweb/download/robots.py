@@ -7,11 +7,11 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from orbweb.download.base import DownloadError, Gate
 from orbweb.download.redirects import REDIRECT_STATUSES, redirect_target
+from orbweb.download.robots_entry import EntryKind, RobotsEntry
 from orbweb.download.robots_rules import Rules
 from orbweb.download.send import Sender
 from orbweb.errors import OrbwebError, RequestError, StoreUnavailable
@@ -27,7 +27,6 @@ ROBOTS_MAX_BYTES = 500 * 1024
 """What of a robots.txt is read (RFC 9309, 2.5): give the robots' `Downloader` this limit."""
 
 _ORIGIN = re.compile(r"(https?)://([^/?#]*@)?([^/?#]+)", re.ASCII | re.IGNORECASE)
-_VERSION = b"1"
 _NO_ENTRY = b"0"
 _NO_ENTRY_SECONDS = 0.001
 _MAX_REDIRECTS = 5
@@ -83,33 +82,6 @@ class MemoryRobotsStore:
         self._entries[origin] = (entry, self._now() + ttl_seconds)
 
 
-class EntryKind(StrEnum):
-    """What is known of an origin's robots.txt; the letter is its form in the store."""
-
-    ALLOW = "A"
-    RULES = "R"
-    UNREACHABLE = "U"
-
-
-class RobotsEntry(NamedTuple):
-    """The answer of one fetch: the file itself for `RULES`, the error's text for `UNREACHABLE`."""
-
-    kind: EntryKind
-    body: bytes = b""
-
-    def encode(self) -> bytes:
-        """The form in the store: a version, the kind, the body."""
-        return _VERSION + self.kind.encode() + self.body
-
-    @classmethod
-    def decode(cls, stored: bytes) -> RobotsEntry | None:
-        """None for what another version wrote: it is fetched again."""
-        kind = stored[1:2].decode("latin-1")
-        if stored[:1] != _VERSION or kind not in tuple(EntryKind):
-            return None
-        return cls(EntryKind(kind), stored[2:])
-
-
 @dataclass(frozen=True, slots=True)
 class RobotsOptions:
     """How robots.txt is read. Times in seconds."""
@@ -145,6 +117,8 @@ class _Known:
     crawl_delay: float
     unreachable: str
     until: float
+    last_day: float
+    """Until when it may serve a page that had to wait for its turn (RFC 9309: a day)."""
 
 
 class Robots:
@@ -170,6 +144,7 @@ class Robots:
         self._holder = holder
         self._rng = rng
         self._known: dict[str, _Known] = {}
+        self._owed: set[str] = set()
         self._loading: dict[str, asyncio.Event] = {}
 
     async def refusal(self, url: str, gate: Gate) -> Refusal | None:
@@ -202,11 +177,23 @@ class Robots:
             raise DownloadError(Reason.ROBOTS_UNREACHABLE, known.unreachable)
         return () if known.rules is None else known.rules.sitemaps
 
+    def put_off(self, url: str) -> None:
+        """Its page must wait for its turn at the host. The file serves the next page, however old.
+
+        Else a file that holds for a shorter time than the host's gap would take every turn.
+        """
+        origin = _origin_of(url)
+        if origin in self._known:
+            self._owed.add(origin)
+
     def _fresh(self, origin: str) -> _Known | None:
         known = self._known.get(origin)
-        if known is None or known.until <= asyncio.get_running_loop().time():
+        if known is None:
             return None
-        return known
+        now = asyncio.get_running_loop().time()
+        is_owed = origin in self._owed and not known.unreachable and now < known.last_day
+        self._owed.discard(origin)
+        return known if is_owed or now < known.until else None
 
     async def _shared_load(self, origin: str, gate: Gate) -> _Known:
         while (loading := self._loading.get(origin)) is not None:
@@ -266,12 +253,13 @@ class Robots:
         is_file = entry.kind is EntryKind.RULES
         rules = Rules(entry.body, self._options.user_agent) if is_file else None
         unreachable = entry.kind is EntryKind.UNREACHABLE
+        now = asyncio.get_running_loop().time()
         return _Known(
             rules=rules,
             crawl_delay=self._crawl_delay(origin, rules),
             unreachable=entry.body.decode("utf-8", "replace") if unreachable else "",
-            until=asyncio.get_running_loop().time()
-            + min(self._options.local_seconds, self._ttl(entry)),
+            until=now + min(self._options.local_seconds, self._ttl(entry)),
+            last_day=now + _LONGEST_TTL_SECONDS,
         )
 
     def _delay_of_host(self, origin: str, known: _Known) -> float:
@@ -282,7 +270,9 @@ class Robots:
 
     def _keep(self, origin: str, known: _Known) -> None:
         if len(self._known) >= _MAX_ORIGINS:
-            del self._known[next(iter(self._known))]
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._owed.discard(oldest)
         self._known[origin] = known
 
     def _crawl_delay(self, origin: str, rules: Rules | None) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from protego import Protego
 
@@ -11,6 +12,7 @@ _TOKEN = re.compile(r"[A-Za-z_-]+|\*(?=\s|$)")
 _AGENT = re.compile(r"user[- ]?agent\s*(?::|\s)\s*(.*)", re.IGNORECASE)
 _KNOWN = re.compile(r"allow|di?s?a?s?s?all?[oa]w|crawl[- ]delay|site-?maps?", re.IGNORECASE)
 """Records of which Protego takes note, as sites write them."""
+_RULE = re.compile(r"(?:allow|di?s?a?s?s?all?[oa]w)\s*:", re.IGNORECASE)
 _OURS = "ours"
 _OTHERS = "other"
 
@@ -36,6 +38,52 @@ class Rules:
     def sitemaps(self) -> tuple[str, ...]:
         """The sitemaps of the site, for every crawler."""
         return tuple(self._rules.sitemaps)
+
+
+class Decision(NamedTuple):
+    """The rule of a file that decides about a URL."""
+
+    line: int
+    """Its number in the file, from 1."""
+    text: str
+    allows: bool
+
+
+def deciding_rule(body: bytes, agent: str, url: str) -> Decision | None:
+    """The rule with the longest pattern among those of our group that fit (RFC 9309, 2.2.2).
+
+    None when no rule fits, or the crawl, which asks `Rules`, would not agree. Slow: for people.
+    """
+    found: list[tuple[int, bool, Decision]] = []
+    for number, line in _own_lines(body, agent.lower()):
+        field, _, pattern = (part.strip() for part in line.partition(":"))
+        allows = field.lower() == "allow"
+        if pattern and not Protego.parse(f"User-agent: *\nDisallow: {pattern}").can_fetch(url, "*"):
+            found.append((len(pattern), allows, Decision(number, line, allows)))
+    if not found:
+        return None
+    decision = max(found)[2]
+    return decision if decision.allows == Rules(body, agent).allow(url) else None
+
+
+def _own_lines(body: bytes, agent: str) -> list[tuple[int, str]]:
+    """The rules of the group that is ours, else of everybody's, with their numbers."""
+    groups: dict[str, list[tuple[int, str]]] = {}
+    current: set[str] = set()
+    naming = False
+    for number, raw in enumerate(_LINE_END.split(body.decode("utf-8-sig", "replace")), 1):
+        line = _read(raw, agent)
+        if line.startswith("User-agent: "):
+            current = {*(current if naming else ()), line.removeprefix("User-agent: ")}
+            naming = True
+            for name in current:
+                groups.setdefault(name, [])
+        elif line:
+            naming = False
+            if _RULE.match(line):
+                for name in current:
+                    groups[name].append((number, line))
+    return groups.get(_OURS, groups.get("*", []))
 
 
 def _read(line: str, agent: str) -> str:

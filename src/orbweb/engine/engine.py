@@ -12,6 +12,7 @@ from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.errands import Errands, TaskWorker
 from orbweb.engine.gauge import Dials, Gauge
 from orbweb.engine.items import ItemDesk
+from orbweb.engine.journal import Journal
 from orbweb.engine.keeper import Keeper, KeeperOptions
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
@@ -32,6 +33,7 @@ from orbweb.frontier.base import Frontier, Held, Lease, Opened, RunControl, RunS
 from orbweb.frontier.items import ItemBook, MemoryItemBook
 from orbweb.log import get_logger
 from orbweb.model.url import host_of
+from orbweb.monitor.crawl_line import CrawlLog
 from orbweb.pipelines.buffer import ItemBuffer
 
 LAST_CALL_SECONDS = 0.4
@@ -76,7 +78,9 @@ class EngineParts:
     items: ItemBook = field(default_factory=MemoryItemBook)
     """What is known of the run's items on all nodes."""
     wall_ms: Callable[[], int] = lambda: 0
-    """Milliseconds since 1970, to say when an item failed."""
+    """Milliseconds since 1970, to say when an item failed, and in the crawl log."""
+    crawl_log: CrawlLog | None = None
+    """Gets a line for each outcome."""
     collect: Callable[[], Awaitable[int]] | None = None
     """Clears a piece of what past runs have left in the store; returns how much."""
     on_new_run: Callable[[], None] | None = None
@@ -102,10 +106,12 @@ class Engine:
         self._options = options
         self._world = world
         self._callbacks = Callbacks(parts.spider, world.run_blocking, parts.spider_base)
+        journal = self._make_journal()
         self._admission = Admission(
             _link_rules(options),
             parts.codec,
             self._callbacks.knows,
+            journal.skipped,
             shares_dedup=options.tasks is not None and options.tasks.shares_dedup,
         )
         self._ledger = Ledger(options.lease_seconds, options.margin_seconds)
@@ -126,6 +132,7 @@ class Engine:
             options,
             self.stats,
             self.shutdown,
+            journal,
             clock=world.clock,
             rng=world.rng,
         )
@@ -365,6 +372,17 @@ class Engine:
             clock=self._world.clock,
             rng=self._world.rng,
             errands=Errands(parts.tasks, self._callbacks) if parts.tasks is not None else None,
+        )
+
+    def _make_journal(self) -> Journal:
+        identity, options = self._parts.identity, self._options
+        return Journal(
+            self._parts.crawl_log,
+            job=identity.get("redis_key", options.spider),
+            run=identity.get("run_id", ""),
+            node=options.node,
+            wall_ms=self._parts.wall_ms,
+            drop_params=options.drop_query_params,
         )
 
     def _make_seeder(self, epoch: str) -> Source:

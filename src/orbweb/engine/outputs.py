@@ -73,10 +73,15 @@ class Admission:
         rules: LinkRules,
         codec: Codec,
         knows_callback: Callable[[Request], bool],
+        on_refused: Callable[[Request, Reason, str], None] | None = None,
         *,
         shares_dedup: bool = False,
     ) -> None:
-        """`shares_dedup`: what one task has crawled is seen for the others."""
+        """`on_refused` is told of each request that is not taken, on whatever thread that is.
+
+        `shares_dedup`: what one task has crawled is seen for the others.
+        """
+        self._on_refused = on_refused
         self._shares_dedup = shares_dedup
         self._rules = rules
         self._codec = codec
@@ -136,6 +141,14 @@ class Admission:
 
     def _admit(
         self, request: Request, origin: tuple[str, ...], *, repeat: bool, seed: bool = False
+    ) -> NewRequest | Refused:
+        admitted = self._judge(request, origin, repeat=repeat, seed=seed)
+        if isinstance(admitted, Refused) and self._on_refused is not None:
+            self._on_refused(request, admitted.reason, admitted.text)
+        return admitted
+
+    def _judge(
+        self, request: Request, origin: tuple[str, ...], *, repeat: bool, seed: bool
     ) -> NewRequest | Refused:
         """`repeat`: the request may have been taken before; `seed`: but not with this origin."""
         request.retry_times = 0
@@ -206,6 +219,8 @@ class Outputs:
         self.lost: list[str] = []
         """Texts about requests and items that cannot be taken although they should be."""
         self.lost_reason: Reason | None = None
+        self.links = 0
+        """Links that were taken."""
         self.items = 0
         """Items that were yielded, those that cannot be stored included."""
         self.rejected_items = 0
@@ -294,6 +309,7 @@ class Outputs:
         self._requests += 1
         if isinstance(admitted, NewRequest):
             self._children.append(admitted)
+            self.links += 1
             return
         self.skipped[admitted.reason] += 1
         if admitted.reason is Reason.NOT_SERIALIZABLE:

@@ -96,6 +96,11 @@ class Pacer:
         self._used: Turn | None = None
         self._corrected: asyncio.Future[None] | None = None
 
+    @property
+    def seconds(self) -> float:
+        """Since the last send began."""
+        return self._tools.clock() - self._began if self._began else 0.0
+
     async def ready(self) -> None:
         """See `Gate`."""
         tools = self._tools

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from orbweb.engine.journal import Journal
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import EngineOptions
 from orbweb.engine.pacer import Turn
@@ -64,6 +65,7 @@ class Pump:
         options: EngineOptions,
         stats: Stats,
         shutdown: Shutdown,
+        journal: Journal,
         *,
         clock: Callable[[], float],
         rng: random.Random,
@@ -74,6 +76,7 @@ class Pump:
         self._options = options
         self._stats = stats
         self._shutdown = shutdown
+        self._journal = journal
         self._clock = clock
         self._rng = rng
         self._steps: dict[Held, Step] = {}
@@ -155,6 +158,7 @@ class Pump:
     def settle(self, step: Step, outcome: Ack | Nack) -> None:
         """See `Desk`."""
         self._leave(step)
+        self._journal.settle(step.attempt, outcome)
         if isinstance(outcome, Ack):
             self._acks.append(outcome)
         else:
@@ -333,6 +337,7 @@ class Pump:
         for ack, kept in zip(acks, await self._session.ack(acks), strict=True):
             self._acks.popleft()
             self._ledger.remove(Held(ack.id, ack.token))
+            self._journal.acked(ack, kept)
             if kept:
                 self._stats.acked(ack)
             else:
@@ -353,6 +358,7 @@ class Pump:
         for nack, result in zip(nacks, await self._session.nack(nacks), strict=True):
             self._nacks.popleft()
             self._ledger.remove(Held(nack.id, nack.token))
+            self._journal.nacked(nack, result)
             self._stats.nacked(nack, result)
 
     def _check_page_limit(self) -> None:

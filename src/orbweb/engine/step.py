@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome, Redirected
 from orbweb.engine.errands import BadErrandError, parent_of
+from orbweb.engine.journal import Attempt
 from orbweb.engine.outputs import Outputs, Refused
 from orbweb.engine.pacer import Pacer, Turn
 from orbweb.engine.tools import StepTools
@@ -103,6 +104,7 @@ class Step:
         self.lease = lease
         self.held = lease.held
         self.over = False
+        self.attempt = Attempt(lease)
         self._tools = tools
         self._task: asyncio.Task[None] | None = None
         self._parts: list[_Part] = []
@@ -170,6 +172,7 @@ class Step:
         request.id = lease.id
         request.lease_token = lease.token
         request.retry_times = lease.retries
+        self.attempt.request = request
         return request
 
     async def _work(self, request: Request) -> Page | None:
@@ -182,6 +185,8 @@ class Step:
         result = await self._download(request)
         if self.over:
             return None
+        response = result.response if isinstance(result, Fetched | Failed) else None
+        self.attempt.answered(result.request, response, self._pacer.seconds)
         if isinstance(result, Fetched):
             tools.desk.fetched(self)
             return await self._parse(result.request, result.response)
@@ -198,6 +203,7 @@ class Step:
             return await self._redirect(result)
         if isinstance(result, Dropped):
             log.info("dropped %s: %s", result.request.url, result.error)
+            self.attempt.error = str(result.error)
             self._settle(Ack(*self.held, result.reason))
             return None
         return await self._again(result)
@@ -261,6 +267,7 @@ class Step:
 
     async def _redirect(self, result: Redirected) -> Page | None:
         """The page is elsewhere: a request of its own, which takes its turn there."""
+        self.attempt.to = result.target
         admitted = self._tools.admission.elsewhere(result.target, result.request)
         if isinstance(admitted, NewRequest):
             self._settle(Ack(*self.held, Reason.REDIRECTED, children=(admitted,)))
@@ -402,6 +409,7 @@ class Step:
             reason = reason if page.error else outputs.lost_reason or reason
             log.error("%s: %s", page.url, text)
             self._tools.stats.incr("item_failed", outputs.rejected_items + len(rejected))
+        self.attempt.links = outputs.links
         stored = outputs.items - outputs.rejected_items - len(rejected) - self._dropped_items
         self._tools.stats.incr("item_dedup_dropped", self._dropped_items)
         self._settle(

@@ -10,14 +10,19 @@ from typing import Any
 from orbweb.errors import ConfigError
 from orbweb.frontier.base import DeadLetter, RunState, Status
 from orbweb.frontier.items import ValkeyItemBook
+from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
+from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.seen_admin import SeenAdmin
+from orbweb.frontier.seen_places import SeenPlace
 from orbweb.frontier.server import answer_of
 from orbweb.frontier.servers import Servers
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.steering import HostAdmin
-from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word, parse_body
+from orbweb.frontier.urls import UrlAdmin, dead_letter
+from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word
+from orbweb.frontier.weight import Weight, weigh
 
 PAGE = 500
 
@@ -54,6 +59,8 @@ class Admin:
         self.seen = SeenAdmin(servers, prefix, shards=shards)
         """What the jobs have seen."""
         self.hosts = HostAdmin(servers.of_shard, prefix, shards=shards)
+        self.urls = UrlAdmin(servers, prefix)
+        """What became of single requests."""
         self.now: int | None = None
         """Tests set this to turn the clock of `collect`; None is the server's own."""
 
@@ -117,7 +124,7 @@ class Admin:
                 bodies = await answer_of(client.hmget(keys.dead, ids)) if ids else []
                 for id, body in zip(ids, bodies, strict=True):
                     if body is not None:
-                        yield _dead_letter(id.decode(), body, page[id])
+                        yield dead_letter(id.decode(), body, page[id])
 
     async def retry(self, info: RunInfo, ids: Sequence[str]) -> int:
         """Let dead letters return to their queues; returns how many were found."""
@@ -131,9 +138,12 @@ class Admin:
         """Ask every node of the run to stop, and let a resident run end."""
         await self._frontier(info.job, info.run, info.epoch, info.status.shards).stop()
 
-    async def reset(self, info: RunInfo, *, seen: bool) -> None:
-        """Forget a run; the next start begins anew. `seen`: also what the job's runs share."""
-        words = (clean(info.job), clean(info.run), int(seen))
+    async def reset(self, info: RunInfo, *, seen: bool, only: bool = False) -> None:
+        """Forget a run; the next start begins anew. `seen`: also what the job's runs share.
+
+        `only`: this incarnation of it; one that has taken its place meanwhile stays.
+        """
+        words = (clean(info.job), clean(info.run), int(seen), info.epoch if only else "")
         for shard in reversed(range(info.status.shards)):  # who is interrupted finds it once more
             await self._call(shard, "reset", words)
 
@@ -151,11 +161,23 @@ class Admin:
                 unfinished[job, run] += int(given_up[i + 1])
         return total, [(job, run, pending) for (job, run), pending in unfinished.items()]
 
+    async def weigh(self, place: SeenPlace) -> Weight:
+        """How much memory a job takes, for what waits and for what it has seen; an estimate."""
+        return await weigh(self._servers, place)
+
     def items(self, info: RunInfo) -> ValkeyItemBook:
         """What the store knows of the items of a run."""
         book = ValkeyItemBook(self._client, self._prefix, info.job, info.run, shared=False)
         book.attach(info.epoch)
         return book
+
+    def book(self, job: str) -> JobBook:
+        """What the nodes of a job tell of it."""
+        return JobBook(self._client, self._prefix, job)
+
+    async def robots(self, origin: str) -> bytes | None:
+        """The robots.txt of an origin, as the nodes keep it; None when they have none now."""
+        return await ValkeyRobotsStore(self._client, self._prefix).get(origin)
 
     async def _redrive(self, info: RunInfo, ids: Sequence[str], *, drop: bool) -> int:
         frontier = self._frontier(info.job, info.run, info.epoch, info.status.shards)
@@ -179,18 +201,3 @@ class Admin:
     async def _call(self, shard: int, name: str, words: Sequence[Word]) -> Any:
         caller = ScriptCaller(self._servers.of_shard(shard), self.now)
         return await caller.call(name, (ShardKeys(self._prefix, shard).tag,), words)
-
-
-def _dead_letter(id: str, body: bytes, why: bytes) -> DeadLetter:
-    reason, tries, at_ms, error = why.split(b"\n", 3)
-    lease = parse_body(id, "", body, 0)
-    return DeadLetter(
-        id,
-        reason.decode(),
-        error.decode(errors="replace"),
-        int(tries),
-        int(at_ms),
-        lease.host,
-        lease.priority,
-        lease.payload,
-    )

@@ -93,6 +93,15 @@ class ShardKeys:
         """What finished runs of a job have said of their items."""
         return f"{self.tag}:job:{clean(job)}:quality"
 
+    @property
+    def rules(self) -> str:
+        """By which rules each job takes links."""
+        return f"{self.tag}:rules"
+
+    def job_log(self, job: str) -> str:
+        """The latest outcomes of a job (`CRAWL_LOG_STREAM`)."""
+        return f"{self.tag}:job:{clean(job)}:log"
+
     def run(self, job: str, run: str, epoch: str) -> RunKeys:
         return RunKeys(f"{self.tag}:run:{clean(job)}:{clean(run)}:{epoch}")
 

@@ -876,7 +876,9 @@ class MemoryFrontier:
                 continue
             found += 1
             run.of_tasks.absolve(id)
-            if not drop and id not in run.tasks:
+            if drop:
+                run.reasons[Reason.CANCELLED] += 1
+            elif id not in run.tasks:
                 self._enter(
                     run, id, Task(buried.task.host, buried.task.priority, buried.task.payload)
                 )

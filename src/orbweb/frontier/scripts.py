@@ -27,12 +27,14 @@ TRANSITIONS: dict[str, str] = {
     "seed_push": "",
     "take_tasks": "",
     "add": "",
+    "take": "",
     "redrive": DRAINING,
     "stop": DRAINING,
     "pause": DRAINING,
     "steer": DRAINING,
     "hosts": "no-writes",
     "look": "no-writes",
+    "explain": "no-writes",
     "status": "no-writes",
     "visit": "",
     "fsck": DRAINING,
@@ -59,7 +61,7 @@ TRANSITIONS: dict[str, str] = {
 PUSHING = frozenset({"ack", "emit", "seed_push", "take_tasks", "add", "deliver"})
 """Transitions that let requests in."""
 
-SEEING = PUSHING | {"visit", "seen_check", "seen_forget", "seen_learn"}
+SEEING = PUSHING | {"visit", "explain", "seen_check", "seen_forget", "seen_learn"}
 """Transitions that look at which requests are seen: there is one script of each for every kind."""
 
 SEEN_KINDS: dict[str, str] = {

@@ -117,15 +117,16 @@ def decode(message: bytes) -> Envelope:
 
 
 def partition_key(envelope: Envelope) -> bytes:
-    """What keeps messages in order: equal for those of one item, and for all changes of one row."""
-    if envelope.update_keys is None:
-        return envelope.key.encode()
-    return row_key(envelope).encode()
+    """What keeps messages in order: equal for those of one item, and for all changes of one row.
+
+    An item with `__unique_key__` and the changes that find its row by these fields share it, too.
+    """
+    keys = envelope.unique if envelope.update_keys is None else envelope.update_keys
+    return row_key(envelope, keys).encode() if keys else envelope.key.encode()
 
 
-def row_key(envelope: Envelope) -> str:
-    """The identity of the row that a change is for: its table and the fields that find it."""
-    keys = envelope.update_keys or ()
+def row_key(envelope: Envelope, keys: Sequence[str]) -> str:
+    """The identity of a row: its table, and the fields that find it."""
     found = [(name, pack(envelope.row[name], name)) for name in sorted(keys)]
     packed = to_bytes([envelope.table, found], f"item {envelope.key}")
     return blake2b(packed, digest_size=16).hexdigest()

@@ -14,6 +14,7 @@ from orbweb.log import event, get_logger
 from orbweb.model.item import Origin
 from orbweb.pipelines.base import BasePipeline
 from orbweb.pipelines.lane import Entry, Lane, Rejected, RunBlocking, Ticket
+from orbweb.settings.names import PIPELINES
 
 if TYPE_CHECKING:
     from orbweb.model.item import ItemRecord
@@ -188,7 +189,8 @@ class ItemBuffer:
         if not record.pipelines:
             return self._lanes.values()
         lanes = []
-        for name in record.pipelines:
+        for given in record.pipelines:
+            name = PIPELINES.get(given, given)
             if name in self._lanes:
                 lanes.append(self._lanes[name])
             else:

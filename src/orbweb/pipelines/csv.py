@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -58,7 +58,7 @@ class CsvPipeline(BasePipeline):
     def save_items(self, table: str, items: list[Row]) -> bool:
         """See `BasePipeline`. Raises `ItemError` for a value that has no text."""
         path = self.path_of(table)
-        rows = [{name: _cell(name, value) for name, value in item.items()} for item in items]
+        rows = _texts(items)
         while not self._try_append(path, rows):
             pass
         return True
@@ -73,8 +73,7 @@ class CsvPipeline(BasePipeline):
                 _widen(path, columns, len(columns) - len(seen.columns))
                 return False
             header = b"" if seen.columns else _line(columns)
-            lines = (_line([row.get(name, "") for name in columns]) for row in rows)
-            append(path, file, header + b"".join(lines))
+            append(path, file, header + _lines(columns, rows))
             self._seen[path] = _Seen(seen.inode, os.fstat(file.fileno()).st_size, columns)
         return True
 
@@ -93,6 +92,19 @@ class CsvPipeline(BasePipeline):
         if end < status.st_size:
             cut_torn(path, file, end, self.logger)
         return _Seen(status.st_ino, end, columns)
+
+
+def encode_table(rows: Sequence[Row]) -> bytes:
+    """Rows under their header. Raises `ItemError` for a value that has no text."""
+    texts = _texts(rows)
+    columns = list(dict.fromkeys(name for row in texts for name in row))
+    return _line(columns) + _lines(columns, texts)
+
+
+def split_header(table: bytes) -> tuple[bytes, bytes]:
+    """The first record of a whole CSV text, and the rest."""
+    header = next(records(io.BytesIO(table)), b"")
+    return header, table[len(header) :]
 
 
 def records(reader: BinaryIO) -> Iterator[bytes]:
@@ -124,6 +136,14 @@ def _widen(path: Path, columns: list[str], added: int) -> None:
         writer.write(_line(columns))
         for record in whole:
             writer.write(record.removesuffix(b"\n").removesuffix(b"\r") + b"," * added + b"\r\n")
+
+
+def _texts(rows: Iterable[Row]) -> list[dict[str, str]]:
+    return [{name: _cell(name, value) for name, value in row.items()} for row in rows]
+
+
+def _lines(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> bytes:
+    return b"".join(_line([row.get(name, "") for name in columns]) for row in rows)
 
 
 def _line(cells: list[str]) -> bytes:

@@ -7,7 +7,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -17,7 +17,7 @@ import msgspec
 
 from orbweb.errors import ConfigError
 from orbweb.log import event, get_logger
-from orbweb.pipelines.csv import parse, records
+from orbweb.pipelines.csv import parse, records, split_header
 from orbweb.pipelines.files import locked, replace
 from orbweb.pipelines.folders import is_url, open_folder
 
@@ -31,9 +31,10 @@ class _Keyed(msgspec.Struct):
 class _Folder:
     """Writes the rows that stay, and counts the others."""
 
-    def __init__(self, writer: BinaryIO) -> None:
+    def __init__(self, writer: BinaryIO, keys: set[bytes] | None = None) -> None:
+        """`keys`: what was seen before, where rows go to several writers."""
         self._writer = writer
-        self._keys: set[bytes] = set()
+        self._keys = set[bytes]() if keys is None else keys
         self.kept = 0
         self.repeated = 0
         self.torn = 0
@@ -90,14 +91,16 @@ def _fold_folder(place: str) -> tuple[int, int]:
     folder = open_folder(place)
     names = folder.names()
     kinds = {name.rpartition(".")[2] for name in names}
-    if not names or len(kinds) > 1 or not kinds <= {"jsonl", "parquet"}:
-        raise ConfigError(f"{place} is no folder with .parquet or .jsonl parts")
+    if not names or len(kinds) > 1 or not kinds <= {"csv", "jsonl", "parquet"}:
+        raise ConfigError(f"{place} is no folder with .parquet, .jsonl or .csv parts")
     suffix = kinds.pop()
     parts = [folder.read(name) for name in names]
     if suffix == "parquet":
         from orbweb.pipelines.parquet import fold
 
         whole, kept, removed = fold(parts, KEY_COLUMN)
+    elif suffix == "csv":
+        whole, kept, removed = _fold_csv_parts(parts)
     else:
         writer = io.BytesIO()
         rows = _Folder(writer)
@@ -124,6 +127,24 @@ def _fold_json_lines(reader: BinaryIO, folder: _Folder) -> None:
             folder.torn += 1
         else:
             folder.row(b"" if key == b"null" else key, line)
+
+
+def _fold_csv_parts(parts: Sequence[bytes]) -> tuple[list[bytes], int, int]:
+    """Parts with the same columns become one; rows are told apart over all of them."""
+    bodies: dict[bytes, list[bytes]] = {}
+    for part in parts:
+        header, body = split_header(part)
+        bodies.setdefault(header, []).append(body)
+    keys = set[bytes]()
+    whole, kept, removed = [], 0, 0
+    for header, some in bodies.items():
+        writer = io.BytesIO()
+        rows = _Folder(writer, keys)
+        _fold_csv(io.BytesIO(header + b"".join(some)), rows)
+        if rows.kept:
+            whole.append(writer.getvalue())
+        kept, removed = kept + rows.kept, removed + rows.repeated + rows.torn
+    return whole, kept, removed
 
 
 def _fold_csv(reader: BinaryIO, folder: _Folder) -> None:

@@ -23,8 +23,9 @@ def output_directory(given: str) -> Path:
     """The folder `OUTPUT_DIR`, made when missing; `ConfigError` when it cannot be written to."""
     if "://" in given:
         raise ConfigError(
-            f"OUTPUT_DIR {given!r} is a URL, where nothing can be appended: take the pipeline "
-            "orbweb.pipelines.parts.JsonLinesParts or orbweb.pipelines.parquet.ParquetPipeline"
+            f"OUTPUT_DIR {given!r} is a URL, where nothing can be appended: take a pipeline that "
+            "writes parts, orbweb.pipelines.parts.JsonLinesParts, orbweb.pipelines.parts.CsvParts "
+            "or orbweb.pipelines.parquet.ParquetPipeline"
         )
     directory = Path(given or ".").absolute()
     try:

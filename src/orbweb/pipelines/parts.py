@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 from orbweb.errors import ConfigError
 from orbweb.model.item import KEY_FIELD
 from orbweb.pipelines.base import BasePipeline, Row
+from orbweb.pipelines.csv import encode_table, split_header
 from orbweb.pipelines.files import check_table
 from orbweb.pipelines.folders import Folder, is_url, open_folder
 from orbweb.pipelines.jsonl import encode_row
@@ -139,6 +140,19 @@ class JsonLinesParts(PartsPipeline):
         return b"".join(parts)
 
 
+class CsvParts(PartsPipeline):
+    """`PartsPipeline` with CSV, for `OUTPUT_DIR` at a URL. Each part has a header of its own."""
+
+    suffix = ".csv"
+
+    def encode(self, rows: list[Row]) -> bytes:
+        return encode_table(rows)
+
+    def join(self, parts: Sequence[bytes]) -> bytes | None:
+        headers, bodies = zip(*map(split_header, parts), strict=True)
+        return None if len(set(headers)) > 1 else headers[0] + b"".join(bodies)
+
+
 def parts_for(target: str) -> str | None:
     """Dotted path of the pipeline that writes a folder of parts; None for a plain file.
 
@@ -148,6 +162,7 @@ def parts_for(target: str) -> str | None:
         return "orbweb.pipelines.parquet.ParquetPipeline"
     if not is_url(target):
         return None
-    if target.lower().endswith(".jsonl"):
-        return f"{JsonLinesParts.__module__}.{JsonLinesParts.__name__}"
-    raise ConfigError(f"{target}: items can go to .jsonl and .parquet at a URL")
+    for kind in (JsonLinesParts, CsvParts):
+        if target.lower().endswith(kind.suffix):
+            return f"{kind.__module__}.{kind.__name__}"
+    raise ConfigError(f"{target}: items can go to .jsonl, .csv and .parquet at a URL")

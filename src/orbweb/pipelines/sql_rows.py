@@ -21,6 +21,10 @@ Dated = tuple[ItemRecord, int]
 """A record, and the store's wall clock (ms) when its page was claimed."""
 
 
+class NoRow(ItemError):
+    """The row to change is not there. It may come: the change can be tried again."""
+
+
 class Conflict(StrEnum):
     """What becomes of an item whose row is there already, by a unique key of the table."""
 
@@ -73,7 +77,7 @@ class RowWriter:
     def update(self, connection: sa.Connection, record: ItemRecord, at_ms: int) -> bool:
         """Change the row that a record is for; False when something newer has changed it.
 
-        Raises `ItemError` when there is no such row, and the errors of SQLAlchemy.
+        Raises `NoRow` when there is none, `ItemError`, and the errors of SQLAlchemy.
         """
         keys = record.update_keys or ()
         if not self._is_newest(connection, record, keys, at_ms):
@@ -90,7 +94,7 @@ class RowWriter:
             matched = connection.execute(statement).rowcount
         if matched == 0:
             wanted = ", ".join(f"{name} = {row[name]!r}" for name in keys)
-            raise ItemError(
+            raise NoRow(
                 f"item {record.key}: table {record.table!r} has no row to change with {wanted}"
             )
         return True

@@ -24,6 +24,7 @@ from orbweb.settings.kinds import (
 )
 
 MIB = 1024 * 1024
+GIB = 1024 * MIB
 DAY = 86_400
 
 
@@ -245,7 +246,28 @@ OUTPUT = (
     Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",
             choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")),
     Setting("LOG_FILE", OPTIONAL_TEXT, None, "File that log lines go to besides stderr."),
-    Setting("LOG_JSON", FLAG, False, "Log lines are JSON objects."),
+    Setting("LOG_FORMAT", TEXT, "text", "Log lines for people, or JSON objects for machines.",
+            choices=("text", "json")),
+    Setting("LOG_COLOR", FLAG, True, "Colour on stderr when that is a terminal and NO_COLOR is not "
+            "set."),
+    Setting("LOG_ROTATION", TEXT, "50 MB", "LOG_FILE begins anew at this size (50 MB) or age "
+            "(1 day); empty = never."),
+    Setting("LOG_RETENTION", TEXT, "10 days", "How long such ended files are kept: an age (10 "
+            "days), or how many (5); empty = all."),
+    Setting("CRAWL_LOG_ENABLE", FLAG, True, "Write one line for each outcome, which `orbweb log` "
+            "and `orbweb explain` read."),
+    Setting("CRAWL_LOG_DIR", TEXT, "", "Folder of these lines; empty = `.orbweb/log` in the "
+            "working directory."),
+    Setting("CRAWL_LOG_MAX_SIZE", SIZE, 50 * MIB, "A file of the crawl log that is larger is "
+            "packed and another one begun; 0 = no limit.", "bytes", low=0),
+    Setting("CRAWL_LOG_MAX_AGE", NUMBER, float(DAY), "The same of one that is older; 0 = no limit.",
+            "seconds", low=0),
+    Setting("CRAWL_LOG_KEEP_SIZE", SIZE, 5 * GIB, "Packed files beyond this, all together, are "
+            "removed, the oldest first; 0 = none.", "bytes", low=0),
+    Setting("CRAWL_LOG_KEEP_AGE", NUMBER, 10.0 * DAY, "Packed files that are older are removed; "
+            "0 = none.", "seconds", low=0),
+    Setting("CRAWL_LOG_STREAM", COUNT, 0, "So many of the latest lines of a job are also kept in "
+            "the store, for all machines; 0 = none.", "lines", low=0),
     Setting("RUN_SUMMARY_ENABLE", FLAG, True, "Print one line ORBWEB_RUN_SUMMARY {json} at the "
             "end."),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from orbweb.settings.kinds import FALSE_WORDS, NotThisKind
 from orbweb.settings.names import (
     DEDUP_FILTERS,
     NEEDLESS,
+    PIPELINES,
     SYNONYMS,
     is_deferred,
 )
@@ -176,10 +177,19 @@ def _read(draft: _Draft, name: str, given: str, value: Any, origin: str, *, text
         raise ConfigError(f"{where}: {error}, for example {setting.kind.example}") from None
     if name == "DEDUP_FILTER":
         known = DEDUP_FILTERS.get(known, known)
+    if name == "ITEM_PIPELINES":
+        known = _our_pipelines(draft, known, origin)
     if setting.name == "LOG_LEVEL":
         known = known.upper()
     _check_limits(setting, known, where)
     return known
+
+
+def _our_pipelines(draft: _Draft, paths: Sequence[str], origin: str) -> tuple[str, ...]:
+    for path in paths:
+        if path in PIPELINES:
+            draft.notes.append(f"ITEM_PIPELINES ({origin}): {path} is {PIPELINES[path]} here")
+    return tuple(PIPELINES.get(path, path) for path in paths)
 
 
 def _check_limits(setting: Setting, value: Any, where: str) -> None:

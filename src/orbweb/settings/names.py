@@ -69,7 +69,7 @@ _DEFERRED_PREFIXES = (
 _DEFERRED_NAMES = frozenset(
     {
         "ANTIBOT_DETECT", "DEBUG", "DOWNLOADER_IMPERSONATE", "FEEDS",
-        "HTTPCACHE_ENABLED", "HTTPX_HTTP2", "LOG_COLOR", "LOG_RETENTION", "LOG_ROTATION",
+        "HTTPCACHE_ENABLED", "HTTPX_HTTP2",
         "RANDOM_USER_AGENT", "SPIDER_MIDDLEWARES", "WEBDRIVER",
     }
 )  # fmt: skip
@@ -78,6 +78,22 @@ DEDUP_FILTERS: Mapping[str, str] = MappingProxyType(
     {"redis": "bloom", "redis-bloom": "bloom", "redis-set": "set"}
 )
 """NetSpy's names of duplicate filters."""
+
+PIPELINES: Mapping[str, str] = MappingProxyType(
+    {
+        f"netspy.pipelines.{name}": f"orbweb.pipelines.{name}"
+        for name in (
+            "console.ConsolePipeline",
+            "csv.CsvPipeline",
+            "elasticsearch.ElasticsearchPipeline",
+            "kafka.KafkaPipeline",
+            "mongo.MongoPipeline",
+            "mysql.MysqlPipeline",
+            "postgres.PostgresPipeline",
+        )
+    }
+)
+"""NetSpy's pipelines, by the dotted paths that settings and items name them with."""
 
 
 def is_deferred(name: str) -> bool:

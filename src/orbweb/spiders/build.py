@@ -38,6 +38,7 @@ from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
 from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.frontier.items import ItemBook, MemoryItemBook, RunCounts, ValkeyItemBook
+from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.local_seen import LocalSeenFrontier
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_seen import Seen
@@ -49,16 +50,20 @@ from orbweb.frontier.servers import Servers, judge_all, reach
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.valkey import ValkeyFrontier
-from orbweb.log import configure, get_logger
+from orbweb.log import get_logger
 from orbweb.model.rate import parse_rate
+from orbweb.monitor.crawl_line import CrawlLog
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
+from orbweb.settings.log import configure_log
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
+from orbweb.spiders.crawl_log import crawl_log
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.judge import judged, quality_rules
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
+from orbweb.spiders.rules import allowed_domains, robots_agent, tell_rules
 from orbweb.spiders.task import TaskSpider
 
 AIR_PENDING = 20_000
@@ -119,7 +124,7 @@ def run_spider(spider: BaseSpider, start: Start | None = None) -> RunReport:
     """
     start = start or Start()
     settings = settings_of(spider, start)
-    configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
+    configure_log(settings)
     for note in settings.notes:
         log.warning("%s", note)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -143,7 +148,13 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
             hold_signals(spider.stop, settings["GRACEFUL_TIMEOUT"], lambda: not spider.is_bound)
         )
         store = await _open_store(spider, settings, start, stack)
-        engine = _build_engine(spider, settings, start, store, stack)
+        if store.book is not None:
+            await tell_rules(store.book, settings, spider)
+        node = uuid.uuid4().hex
+        lines = await stack.enter_async_context(
+            crawl_log(settings, start.directory or Path.cwd(), spider.name, node, store.book)
+        )
+        engine = _build_engine(spider, settings, start, store, stack, node, lines)
         uninstall = install_signals(engine.shutdown)
         stack.callback(uninstall)
         spider.bind(engine)
@@ -183,6 +194,8 @@ class _Store:
     collect: Callable[[], Awaitable[int]] | None = None
     watch: Callable[[], Awaitable[None]] | None = None
     """Looks whether the filter of seen requests fills up."""
+    book: JobBook | None = None
+    """What nodes tell others of the job; None without a store."""
 
 
 async def _open_store(
@@ -253,6 +266,7 @@ async def _open_shared(
         revive=revive,
         collect=_collector(Admin(servers, prefix, shards=shards)),
         watch=_fill_watch(settings, servers, job, frontier),
+        book=JobBook(servers.of_shard(0), prefix, job),
     )
 
 
@@ -439,9 +453,14 @@ def _seen_config(settings: Settings, *, shared: bool = True) -> SeenConfig:
 
 
 def _build_engine(
-    spider: BaseSpider, settings: Settings, start: Start, store: _Store, stack: AsyncExitStack
+    spider: BaseSpider,
+    settings: Settings,
+    start: Start,
+    store: _Store,
+    stack: AsyncExitStack,
+    node: str,
+    lines: CrawlLog | None,
 ) -> Engine:
-    node = uuid.uuid4().hex
     rng = random.Random()
     threads = CallbackThreads(settings["CALLBACK_THREADS"])
     storing = CallbackThreads(4, "orbweb-pipeline")
@@ -481,7 +500,8 @@ def _build_engine(
             world=world,
             identity=store.identity,
             items=store.items,
-            wall_ms=lambda: int(time.time() * 1000),
+            wall_ms=_wall_ms,
+            crawl_log=lines,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
             show_summary=settings["RUN_SUMMARY_ENABLE"],
             collect=_chores(store),
@@ -496,7 +516,6 @@ def _engine_options(
     spider: BaseSpider, settings: Settings, start: Start, node: str
 ) -> EngineOptions:
     concurrency = settings["CONCURRENT_REQUESTS"]
-    domains = (*settings["ALLOWED_DOMAINS"], *getattr(spider, "allowed_domains", ()))
     return EngineOptions(
         node=node,
         spider=spider.name,
@@ -514,7 +533,7 @@ def _engine_options(
         retry_longest_seconds=settings["RETRY_MAX_INTERVAL"],
         depth_limit=settings["DEPTH_LIMIT"],
         url_length_limit=settings["URL_LENGTH_LIMIT"],
-        allowed_domains=frozenset(domain.lower() for domain in domains),
+        allowed_domains=allowed_domains(settings, spider),
         drop_query_params=frozenset(settings["DROP_QUERY_PARAMS"]),
         default_table=settings["ITEM_DEFAULT_TABLE"],
         filter_items=settings["ITEM_FILTER_ENABLE"],
@@ -630,12 +649,11 @@ def _build_chain(
 def _build_robots(
     settings: Settings, sender: Sender, store: _Store, node: str, rng: random.Random
 ) -> Robots:
-    agent = settings["ROBOTS_USER_AGENT"] or settings["USER_AGENT"].split("/")[0].split()[0]
     return Robots(
         sender,
         store.robots,
         RobotsOptions(
-            agent,
+            robots_agent(settings),
             ttl_seconds=settings["ROBOTS_CACHE_TTL"],
             crawl_delay_max=settings["ROBOTS_CRAWL_DELAY_MAX"],
         ),

@@ -11,6 +11,7 @@ from typing import Any
 from orbweb.errors import ConfigError
 from orbweb.pipelines.base import BasePipeline, Row
 from orbweb.settings import Settings
+from orbweb.settings.names import PIPELINES
 from orbweb.spiders.base import BaseSpider, ItemHandler
 
 EXTRAS = {
@@ -54,7 +55,8 @@ def load_pipelines(
     entries = settings["ITEM_PIPELINES"] if spider.pipelines is None else spider.pipelines
     seen = {**settings, "REDIS_URL": store_url or settings["REDIS_URL"]}
     pipelines: dict[str, BasePipeline] = {}
-    for entry in entries:
+    for given in entries:
+        entry = PIPELINES.get(given, given) if isinstance(given, str) else given
         pipeline = _load_pipeline(entry, seen)
         kind = type(pipeline)
         name = entry if isinstance(entry, str) else f"{kind.__module__}.{kind.__qualname__}"

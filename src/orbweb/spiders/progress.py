@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from orbweb.engine.engine import Engine
 from orbweb.errors import OrbwebError
 from orbweb.frontier.base import Status
 from orbweb.log import ROOT, event, get_logger
@@ -20,6 +19,8 @@ from orbweb.model.reasons import Reason
 
 if TYPE_CHECKING:
     from rich.live import Live
+
+    from orbweb.engine.engine import Engine
 
 LIVE_SECONDS = 0.5
 SHOWN_REASONS = 3

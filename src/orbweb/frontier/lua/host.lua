@@ -9,7 +9,7 @@ local SLACK_MS = 5
 local LATEST_MS = 1000 -- a permit that lies further ahead is refused: better give the request back
 local ACTIVE_MS = 30000 -- a run whose nodes have not spoken for so long has no say
 local HALF_LIFE_MS = 30000 -- of the rates
-local RECORD_TTL = 604800 -- seconds after its last fetch that a host is remembered, if nobody steers it
+local RECORD_TTL = 604800 -- seconds that a host is remembered after what was last heard of it, if nobody steers it
 
 -- Of the host that weigh() has looked at.
 local gap -- least ms between the starts of two fetches; 0 = none
@@ -97,10 +97,16 @@ local function next_allowed(host)
   return math.max(tonumber(call('ZSCORE', NEXT, host)) or 0, closed_until)
 end
 
+-- What is heard of a host goes by itself in time, also when the host is never claimed.
+local function forget_later(host)
+  if call('SISMEMBER', SHARD .. ':steered', host) == 0 then call('EXPIRE', HOST .. host, RECORD_TTL) end
+end
+
 -- Leaves the host alone until then, whatever its gap is.
 local function hold(host, at)
   call('ZADD', NEXT, 'GT', at, host)
   if at > (tonumber(call('HGET', HOST .. host, 'held')) or 0) then call('HSET', HOST .. host, 'held', int(at)) end
+  forget_later(host)
 end
 
 local function mark(at)

@@ -34,7 +34,9 @@ for i = 3, #ARGV do
   if body then
     found = found + 1
     absolve(id)
-    if ARGV[2] == 'retry' and call('HEXISTS', BODY, id) == 0 then
+    if ARGV[2] == 'drop' then
+      count('cancelled')
+    elseif call('HEXISTS', BODY, id) == 0 then
       local host, priority, _, payload = unpack_body(body)
       attach(id)
       call('HSET', BODY, id, pack_body(host, priority, 0, payload))

@@ -115,5 +115,6 @@ for i = 2, #ARGV, 7 do
     back_off(tonumber(ARGV[i + 4]))
     if auto == 1 then throttle(tonumber(ARGV[i + 5]), tonumber(ARGV[i + 4])) end
   end
+  forget_later(host)
 end
 return 1

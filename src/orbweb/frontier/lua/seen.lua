@@ -44,16 +44,22 @@ local function next_part(full)
   newest, first_count = part, 0
 end
 
-local function seen_open()
+-- Reads which parts there are; the age that a generation has, nil when what was seen was reset.
+local function seen_read()
   local v = call('HMGET', seen_base, 'part', 'count', 'size', 'capacity', 'layer', 'begun', 'first', 'age', 'hosts')
-  if not v[1] then error('RUNLOST what the job has seen was reset') end
+  if not v[1] then return nil end
   newest = seen_part(v[1], v[2], v[3], v[4], v[5], v[6])
   first_count, older, salted = newest.count, {}, v[9]
   for number = newest.number - 1, tonumber(v[7]), -1 do -- some layers, and the generations that are kept
     local record = call('HGET', seen_base .. ':parts', int(number))
     older[#older + 1] = seen_part(int(number), string.match(record, '(%d+) (%d+) (%d+) (%d+) (%d+)'))
   end
-  local age = tonumber(v[8])
+  return tonumber(v[8])
+end
+
+local function seen_open()
+  local age = seen_read()
+  if not age then error('RUNLOST what the job has seen was reset') end
   if age > 0 and wall - newest.begun >= age then
     if newest.count > 0 then
       next_part(false)

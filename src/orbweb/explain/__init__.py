@@ -1,0 +1,1 @@
+"""Why a URL was or was not crawled."""

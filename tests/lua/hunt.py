@@ -1,0 +1,103 @@
+"""Walks in search of a mutant: `python -m tests.lua.hunt` finds those that soon come to it.
+
+Some faults show in one walk of several hundred. `seeds.json` has for each of them a seed whose
+first walks meet it. A seed is only a hint: any change of the machine may spoil it, then the whole
+budget is walked as for the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.lua import mutants
+from tests.lua.direct import DirectClient
+from tests.lua.mutants import Mutant
+from tests.lua.task_mutants import TASK_MUTANTS
+from tests.lua.tasks import TaskMachine
+from tests.lua.twins import Backend, build_scripts
+from tests.servers import Server
+
+MUTANTS = (*mutants.MUTANTS, *TASK_MUTANTS)
+SEEDS = Path(__file__).with_name("seeds.json")
+FEW = 20
+"""Walks of a seed in `seeds.json`; a mutant that is noticed in twice as many needs none."""
+
+BUDGET = settings(
+    max_examples=1_200,
+    stateful_step_count=24,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    noticed: bool
+    walks: int
+
+
+def seeds() -> dict[str, int]:
+    """By the name of a mutant, a seed that soon meets it."""
+    found: dict[str, int] = json.loads(SEEDS.read_text())
+    return found
+
+
+def hunt(mutant: Mutant, server: Server, hint: int | None = None) -> Hunt:
+    """Walk until the mutant is noticed: a few times, where the hint says, then the whole budget."""
+    first = walk(mutant, server, 2 * FEW if hint is None else FEW, hint)
+    if first.noticed:
+        return first
+    whole = walk(mutant, server, BUDGET.max_examples)
+    return Hunt(whole.noticed, first.walks + whole.walks)
+
+
+def walk(mutant: Mutant, server: Server, most: int, of_seed: int | None = None) -> Hunt:
+    """Up to so many walks, always the same ones."""
+    client = DirectClient(server.socket)
+
+    class Machine(TaskMachine):
+        pass
+
+    if of_seed is not None:
+        seed(of_seed)(Machine)
+    Machine.counts = Counter()
+    Machine.backends = [Backend(client, build_scripts(mutant.build()))]
+    noticed = False
+    try:
+        run_state_machine_as_test(Machine, settings=settings(BUDGET, max_examples=most))
+    except AssertionError:
+        noticed = True
+    finally:
+        client.close()
+    return Hunt(noticed, Machine.counts["sequences"])
+
+
+def main() -> None:
+    """Keep the seeds that are still good, and look for those that are wanted."""
+    server = Server("valkey")
+    known, found = seeds(), dict[str, int]()
+    try:
+        for mutant in MUTANTS:
+            if mutant.name in known or not walk(mutant, server, 2 * FEW).noticed:
+                first = known.get(mutant.name, 0)
+                good = (n for n in count(first) if walk(mutant, server, FEW, n).noticed)
+                found[mutant.name] = next(good)
+                SEEDS.write_text(json.dumps(known | found, indent=1, sort_keys=True) + "\n")
+                print(f"{mutant.name}: {found[mutant.name]}", flush=True)
+    finally:
+        server.stop()
+    SEEDS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()
