@@ -23,8 +23,9 @@ from orbweb.errors import ConfigError, RunLost, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import RunState
 from orbweb.frontier.servers import Servers
-from orbweb.log import configure, get_logger
+from orbweb.log import get_logger
 from orbweb.settings import Settings
+from orbweb.settings.log import configure_log
 from orbweb.settings.names import SYNONYMS
 from orbweb.sources.base import BatchRecord, BatchStore
 from orbweb.spiders.batch import BatchSpider
@@ -91,7 +92,7 @@ def _ready_settings(spider: BatchSpider, start: Start) -> Settings:
             "would crawl nothing. What a batch has seen is forgotten with it: remove the setting"
         )
     parse_schedule_of(settings)
-    configure(settings["LOG_LEVEL"], settings["LOG_FILE"], settings["LOG_JSON"])
+    configure_log(settings)
     for note in settings.notes:
         log.warning("%s", note)
     if settings["RUN_ID"]:
