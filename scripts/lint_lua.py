@@ -20,6 +20,9 @@ from orbweb.frontier.scripts import (
     script,
 )
 
+SCRAPY = Path(__file__).parent.parent / "src/orbweb/adapters/scrapy/lua"
+"""Scripts that stand alone."""
+
 
 def shared_names(shard: str) -> list[str]:
     """Names that a shared piece defines: a transition need not use them all."""
@@ -40,6 +43,8 @@ def main() -> int:
         for name in TRANSITIONS:
             for kind in SEEN_KINDS if name in SEEING else ("exact",):
                 (Path(folder) / f"{name}.{kind}.lua").write_bytes(script(name, kind).source)
+        for path in SCRAPY.glob("*.lua"):
+            (Path(folder) / f"scrapy.{path.name}").write_bytes(path.read_bytes())
         config = Path(__file__).parent.parent / ".luacheckrc"
         command = ["luacheck", "--quiet", "--no-color", "--config", str(config), "--no-cache", "."]
         return subprocess.run([*command, "--ignore", *ignored], cwd=folder, check=False).returncode

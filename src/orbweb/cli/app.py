@@ -24,14 +24,22 @@ items = typer.Typer(
 )
 dedup = typer.Typer(help="Which URLs count as seen.", no_args_is_help=True)
 store = typer.Typer(help="The embedded store of this directory.", no_args_is_help=True)
+moving = typer.Typer(help="Take over the crawl of another framework.", no_args_is_help=True)
 ledger = typer.Typer(help="What consumers remember in a database.", no_args_is_help=True)
 app.add_typer(failed, name="failed")
 app.add_typer(items, name="items")
 app.add_typer(dedup, name="dedup")
 app.add_typer(store, name="store")
 app.add_typer(ledger, name="ledger")
+app.add_typer(moving, name="migrate")
 
 Urls = Annotated[list[str], typer.Argument(metavar="URL", help="Addresses of pages.")]
+MadeBy = Annotated[
+    str | None,
+    typer.Option(
+        "--fingerprint", metavar="KIND", help="Of a job of Scrapy: scrapy or scrapy-redis."
+    ),
+]
 Snapshot = Annotated[
     Path, typer.Argument(metavar="FILE", help="Lines of JSON; packed when it ends in .gz.")
 ]
@@ -544,13 +552,18 @@ def dedup_stats(
 
 @dedup.command("check")
 def dedup_check(
-    job: Job, urls: Urls, run_id: RunId = None, change: Set = None, store_url: Store = None
+    job: Job,
+    urls: Urls,
+    run_id: RunId = None,
+    made_by: MadeBy = None,
+    change: Set = None,
+    store_url: Store = None,
 ) -> None:
     """Say of URLs whether they count as seen. Exit code 3 when one does not."""
     from orbweb.cli.dedup import check
     from orbweb.cli.options import project_settings
 
-    if not check(project_settings(change, store_url), job, run_id, urls):
+    if not check(project_settings(change, store_url), job, run_id, urls, made_by):
         raise typer.Exit(3)
 
 
@@ -565,6 +578,7 @@ def dedup_forget(
         str | None,
         typer.Option("--older-than", metavar="AGE", help="Generations older than this: 30d, 12h."),
     ] = None,
+    made_by: MadeBy = None,
     run_id: RunId = None,
     yes: Yes = False,
     change: Set = None,
@@ -575,7 +589,16 @@ def dedup_forget(
     from orbweb.cli.options import project_settings
 
     settings = project_settings(change, store_url)
-    forget(settings, job, run_id, urls or (), host=host, older_than=older_than, yes=yes)
+    forget(
+        settings,
+        job,
+        run_id,
+        urls or (),
+        host=host,
+        older_than=older_than,
+        yes=yes,
+        made_by=made_by,
+    )
 
 
 @dedup.command("export")
@@ -622,6 +645,69 @@ def store_status(as_json: AsJson = False) -> None:
     from orbweb.cli.embedded import status
 
     status(as_json=as_json)
+
+
+@moving.command("scrapy-redis")
+def migrate_scrapy_redis(
+    spider: Annotated[str, typer.Option("--spider", metavar="NAME", help="Name of the spider.")],
+    url: Annotated[
+        str | None,
+        typer.Option("--url", metavar="URL", help="Its Redis; default: the project's REDIS_URL."),
+    ] = None,
+    store_url: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="URL", help="Where to; default: the project's REDIS_URL, or --url."
+        ),
+    ] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run-id", metavar="ID", help="Into this run of the job.")
+    ] = None,
+    queue_key: Annotated[
+        str | None, typer.Option("--queue-key", metavar="KEY", help="Default: %(spider)s:requests.")
+    ] = None,
+    dupefilter_key: Annotated[
+        str | None,
+        typer.Option("--dupefilter-key", metavar="KEY", help="Default: %(spider)s:dupefilter."),
+    ] = None,
+    start_key: Annotated[
+        str | None,
+        typer.Option("--start-key", metavar="KEY", help="Default: the spider's redis_key."),
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option("--order", metavar="ORDER", help="Of a queue that is a list: fifo or lifo."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only read and count; change nothing.")
+    ] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete the old keys when all was checked.")
+    ] = False,
+    change: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move queue, duplicate filter and start entries; again after a crash, it goes on.
+
+    Stop the old workers first. Exit code 4 when something could not be read.
+    """
+    from orbweb.cli.migrate import MigratePlan, migrate
+
+    plan = MigratePlan(
+        spider=spider,
+        url=url,
+        store=store_url,
+        run_id=run_id,
+        queue_key=queue_key,
+        seen_key=dupefilter_key,
+        start_key=start_key,
+        order=order,
+        dry_run=dry_run,
+        delete=delete,
+        as_json=as_json,
+        changes=tuple(change or ()),
+    )
+    raise typer.Exit(migrate(plan))
 
 
 @app.command()

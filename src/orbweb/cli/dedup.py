@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from orbweb.cli.acts import read_host
 from orbweb.cli.snapshot import Exporter, finish, load_snapshot, open_text, read_snapshot
 from orbweb.cli.store import ask
 from orbweb.errors import ConfigError
+from orbweb.frontier.admin import Admin
 from orbweb.frontier.seen import SeenKind
 from orbweb.frontier.seen_admin import SeenAdmin
 from orbweb.frontier.seen_places import SeenPlace, SeenShard
+from orbweb.frontier.weight import Weight
 from orbweb.model.fingerprint import fingerprint
 from orbweb.model.request import Request
 from orbweb.model.url import host_of, why_unfetchable
@@ -24,12 +27,19 @@ AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
 def stats(settings: Settings, job: str, run: str | None, *, as_json: bool) -> None:
-    """Print how many URLs were seen, in what, and how full it is."""
-    place = ask(settings, lambda admin: admin.seen.find(job, run))
+    """Print how many URLs were seen, in what, how full it is, and how much memory all takes."""
+
+    async def look(admin: Admin) -> tuple[SeenPlace, Weight]:
+        place = await admin.seen.find(job, run)
+        return place, await admin.weigh(place)
+
+    place, weight = ask(settings, look)
     if as_json:
-        show.as_json(_record(place))
+        show.as_json({**_record(place), **asdict(weight)})
         return
     print(f"{job} · {_owner(place)}: {show.counted(place.count, 'seen URL')}, kind {place.kind}")
+    seen, waiting = (show.size(bytes_) for bytes_ in (weight.seen_bytes, weight.waiting_bytes))
+    print(f"  memory of the store: about {seen} for seen URLs, {waiting} for what waits")
     several = len(place.shards) > 1
     if place.capacity:
         fullest = "the fullest shard " if several else ""
@@ -97,13 +107,15 @@ def _shard_record(shard: SeenShard) -> dict[str, Any]:
     }
 
 
-def check(settings: Settings, job: str, run: str | None, urls: Sequence[str]) -> bool:
-    """Print of each URL whether it counts as seen; True when all do."""
+def check(
+    settings: Settings, job: str, run: str | None, urls: Sequence[str], made_by: str | None
+) -> bool:
+    """Print of each URL whether it counts as seen; True when all do. `made_by`: see `_key`."""
 
     async def look(admin: Any) -> list[bool]:
         seen: SeenAdmin = admin.seen
         place = await seen.find(job, run)
-        return [await seen.check(place, *_key(settings, url)) for url in urls]
+        return [await seen.check(place, *_key(settings, url, made_by)) for url in urls]
 
     found = ask(settings, look)
     for url, is_seen in zip(urls, found, strict=True):
@@ -120,6 +132,7 @@ def forget(
     host: str | None,
     older_than: str | None,
     yes: bool,
+    made_by: str | None = None,
 ) -> None:
     """Let URLs, all of a host, or old generations enter again."""
     if sum((bool(urls), host is not None, older_than is not None)) != 1:
@@ -135,7 +148,7 @@ def forget(
         seen: SeenAdmin = admin.seen
         place = await seen.find(job, run)
         for url in urls:
-            found = await seen.forget(place, *_key(settings, url))
+            found = await seen.forget(place, *_key(settings, url, made_by))
             print(f"{'forgotten' if found else 'not seen '}  {url}")
         if host:
             await seen.forget_host(place, host)
@@ -208,9 +221,23 @@ def age_seconds(text: str) -> int:
     return int(match[1]) * AGE_UNITS[match[2]]
 
 
-def _key(settings: Settings, url: str) -> tuple[int, str]:
+def _key(settings: Settings, url: str, made_by: str | None) -> tuple[int, str]:
+    """The fingerprint of a page and its host, for jobs of Orbweb's own spiders or of Scrapy's."""
+    if made_by is not None:
+        return _scrapy_key(url, made_by)
     request = Request(url)
     if request.problem is not None:
         raise ConfigError(f"{url}: {why_unfetchable(url) or request.problem.text()}")
     number = fingerprint(request, frozenset(settings["DROP_QUERY_PARAMS"]))
     return number, host_of(request.url)
+
+
+def _scrapy_key(url: str, made_by: str) -> tuple[int, str]:
+    try:
+        from orbweb.adapters.scrapy.identity import link_key
+    except ImportError as error:
+        raise ConfigError("this needs Scrapy: pip install 'orbweb[scrapy]'") from error
+    try:
+        return link_key(url, made_by)
+    except ValueError as error:
+        raise ConfigError(f"{url}: {error}") from None

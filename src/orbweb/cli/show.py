@@ -13,7 +13,17 @@ import typer
 from orbweb.errors import ConfigError
 from orbweb.spiders.wording import counted, duration, number
 
-__all__ = ["agree", "as_json", "as_table", "counted", "duration", "moment", "note", "number"]
+__all__ = [
+    "agree",
+    "as_json",
+    "as_table",
+    "counted",
+    "duration",
+    "moment",
+    "note",
+    "number",
+    "size",
+]
 
 RIGHT = (int, float)
 
@@ -45,6 +55,14 @@ def moment(at_ms: int) -> str:
     if not at_ms:
         return ""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
+
+
+def size(bytes_: int) -> str:
+    """`740 B`, `12.3 kB`, `1.5 MB`, `20.1 GB`."""
+    if bytes_ < 1000:
+        return f"{bytes_} B"
+    power = min(3, len(str(bytes_)) // 3 - (len(str(bytes_)) % 3 == 0))
+    return f"{bytes_ / 1000**power:.1f} {('kB', 'MB', 'GB')[power - 1]}"
 
 
 def agree(question: str, yes: bool) -> bool:

@@ -106,6 +106,14 @@ class Session:
         """See `Frontier.nack`."""
         return (await self._repeat(lambda: self._frontier.nack(nacks)))[0]
 
+    async def add(self, requests: Sequence[NewRequest]) -> int:
+        """See `RunControl.add`."""
+        return (await self._repeat(lambda: self._control.add(requests)))[0]
+
+    async def repeat(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call that a frontier does not know until the store has answered."""
+        return (await self._repeat(call))[0]
+
     async def permit(self, held: Held, mark: int, slack_ms: int) -> tuple[Permit, float]:
         """See `Frontier.permit`; also tells when the answered call was sent."""
         return await self._repeat(lambda: self._frontier.permit(*held, mark, slack_ms))

@@ -14,6 +14,7 @@ from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
 from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.seen_admin import SeenAdmin
+from orbweb.frontier.seen_places import SeenPlace
 from orbweb.frontier.server import answer_of
 from orbweb.frontier.servers import Servers
 from orbweb.frontier.sharded import ShardedFrontier
@@ -21,6 +22,7 @@ from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.steering import HostAdmin
 from orbweb.frontier.urls import UrlAdmin, dead_letter
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word
+from orbweb.frontier.weight import Weight, weigh
 
 PAGE = 500
 
@@ -128,9 +130,12 @@ class Admin:
         """Ask every node of the run to stop, and let a resident run end."""
         await self._frontier(info.job, info.run, info.epoch, info.status.shards).stop()
 
-    async def reset(self, info: RunInfo, *, seen: bool) -> None:
-        """Forget a run; the next start begins anew. `seen`: also what the job's runs share."""
-        words = (clean(info.job), clean(info.run), int(seen))
+    async def reset(self, info: RunInfo, *, seen: bool, only: bool = False) -> None:
+        """Forget a run; the next start begins anew. `seen`: also what the job's runs share.
+
+        `only`: this incarnation of it; one that has taken its place meanwhile stays.
+        """
+        words = (clean(info.job), clean(info.run), int(seen), info.epoch if only else "")
         for shard in reversed(range(info.status.shards)):  # who is interrupted finds it once more
             await self._call(shard, "reset", words)
 
@@ -147,6 +152,10 @@ class Admin:
                 job, run, _ = split_run_name(given_up[i].decode())
                 unfinished[job, run] += int(given_up[i + 1])
         return total, [(job, run, pending) for (job, run), pending in unfinished.items()]
+
+    async def weigh(self, place: SeenPlace) -> Weight:
+        """How much memory a job takes, for what waits and for what it has seen; an estimate."""
+        return await weigh(self._servers, place)
 
     def items(self, info: RunInfo) -> ValkeyItemBook:
         """What the store knows of the items of a run."""

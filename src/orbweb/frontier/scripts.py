@@ -27,6 +27,7 @@ TRANSITIONS: dict[str, str] = {
     "seed_push": "",
     "take_tasks": "",
     "add": "",
+    "take": "",
     "redrive": DRAINING,
     "stop": DRAINING,
     "pause": DRAINING,

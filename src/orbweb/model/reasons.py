@@ -30,6 +30,7 @@ class Reason(StrEnum):
     # ended
     DONE = "done"
     REDIRECTED = "redirected"
+    START_ENTRIES = "start_entries"
     STATUS_REJECTED = "status_rejected"
     CONTENT_TYPE = "content_type"
     TOO_LARGE = "too_large"
@@ -214,6 +215,14 @@ _TABLE: dict[Reason, _Entry] = {
         "重定向到其他站点，目标页面已作为新的请求处理",
         "Nothing to do; look for the target to see what became of the page.",
         "无需处理；页面的结果请查看重定向目标。",
+    ),
+    Reason.START_ENTRIES: _Entry(
+        "ended",
+        False,
+        "it held start entries, which became requests of their own",
+        "它保存起始条目，这些条目已各自成为请求",
+        "Nothing to do; entries of which no request could be made are in the list KEY:bad.",
+        "无需处理；无法生成请求的条目保存在列表 KEY:bad 中。",
     ),
     Reason.STATUS_REJECTED: _Entry(
         "ended",

@@ -1,0 +1,1 @@
+"""Orbweb inside other frameworks."""

@@ -1,0 +1,1 @@
+"""Commands of a Scrapy project: `COMMANDS_MODULE = "orbweb.adapters.scrapy.commands"`."""
