@@ -33,7 +33,7 @@ def crawl_through(
             nodes = [fleet.start(), fleet.start()]
             fleet.until(PAGES // 5)
             trouble(fleet, server)
-            assert [node.wait(150) for node in nodes] == [0, 0]
+            assert [node.wait(90) for node in nodes] == [0, 0]
             assert_whole_tree(fleet, PAGES)
             assert repeats or fleet.origin().repeats() == 0
     finally:

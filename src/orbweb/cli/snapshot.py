@@ -72,9 +72,9 @@ class Exporter:
         Raises `ConfigError` when it took too long for the journal, or a run has open tasks.
         """
         place = self._place
-        await self._refuse_tasks()
         await self._admin.journal(place, "begin")
         try:
+            await self._refuse_tasks()
             self._line("format", FORMAT, place.job, str(place.kind), len(place.shards))
             for shard in place.shards:
                 await self._write_seen(shard)
