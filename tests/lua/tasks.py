@@ -19,6 +19,7 @@ from orbweb.frontier.base import (
     SettledTask,
     TaskVerdict,
 )
+from orbweb.frontier.tasks import task_of
 
 KEY = "list"
 names = st.sampled_from(["t1", "t2", "t11"])
@@ -115,7 +116,10 @@ class TaskMachine(SpreadMachine):
     def finish(
         self, run: int, node: str, ends: list[str], links: list[NewRequest], *, slow: bool = False
     ) -> None:
-        """Finish what a claim gives; `slow`: the ends of tasks stay in work."""
+        """Finish what a claim gives, where the links are of the request's own task.
+
+        `slow`: the ends of tasks stay in work.
+        """
         self.seq[node] += 1
         self.twins.wall += 100
         answer = self.claim_as(run, node, self.seq[node], 9)
@@ -128,8 +132,12 @@ class TaskMachine(SpreadMachine):
                 self.twins.step(run, "nack", [nack])
             else:
                 error = "raised" if end == "error" else ""
-                found = [] if lease.id.endswith("@end") else links
+                found = [link for link in links if task_of(link.id) == task_of(lease.id)]
                 self.twins.step(run, "ack", [Ack(*lease.held, "done", 0, found, error)])
+
+    def lives(self, run: int, name: str) -> bool:
+        """Whether the task has not ended: of one that has, nothing more can come."""
+        return name in self.memory(run).of_tasks.living
 
     def tell_ends(self, run: int) -> None:
         memory = self.memory(run)
@@ -146,8 +154,8 @@ class TaskMachine(SpreadMachine):
         for id, token in self.pick(run, [which]):
             mark, host = 8_000 + number, f"h{number % 3}"
             link = of_task(id, NewRequest(f"w{number}", host, 0, mark, b"behind"))
-            self.twins.step(run, "visit", id, token, mark, host)
-            self.twins.step(run, "add", [link])
+            if self.twins.step(run, "visit", id, token, mark, host) is not None:
+                self.twins.step(run, "add", [link])
             nack = Nack(id, token, fatal=dies, counted=dies, reason="timeout")
             self.twins.step(run, "nack", [nack])
 
@@ -194,13 +202,19 @@ class TaskMachine(SpreadMachine):
         self.twins.step(run, "trim", rows)
         tasks = self.twins.step(run, "idle_tasks", 3)
         looks = self.twins.step(run, "look_at_tasks", [*tasks, "t9"]) if tasks else []
-        if late:
+        if late and self.lives(run, name):
             link = of_task(f"{name}.", new_request(len(self.rows) % 14 + 70))
             self.twins.step(run, "add", [link._replace(fingerprint=None)])
         if late == "ended":
             self.finish(run, node, ["done"], [])
         settled = [
-            SettledTask(task, look.moved, verdict, reason)
+            SettledTask(
+                task,
+                look.moved,
+                # A shard that knows of a task is told of its end, not that it has had one.
+                TaskVerdict.OVER if look.kept and verdict is TaskVerdict.GONE else verdict,
+                look.fault.partition("\n")[2] or reason,
+            )
             for task, look in zip(tasks, looks, strict=False)
         ]
         if settled:

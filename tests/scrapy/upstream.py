@@ -23,12 +23,13 @@ class NoArchiveError(Exception):
 def source(config: pytest.Config) -> Path:
     """Folder with an unpacked archive: the head, or else the latest release.
 
-    `ORBWEB_SCRAPY_REDIS` names one that is there. Downloads are kept in pytest's cache. Raises
+    `ORBWEB_SCRAPY_REDIS` names one that is there. Downloads are kept beside pytest's cache. Raises
     `NoArchiveError`.
     """
     if named := os.environ.get("ORBWEB_SCRAPY_REDIS"):
         return Path(named)
-    cache = config.cache.mkdir("scrapy-redis")  # type: ignore[union-attr]
+    cache = config.rootpath / ".pytest_cache" / "scrapy-redis"
+    cache.mkdir(parents=True, exist_ok=True)
     if found := _unpacked(cache):
         return found
     try:

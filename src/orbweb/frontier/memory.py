@@ -786,7 +786,9 @@ class MemoryFrontier:
         return True
 
     async def recover(self) -> int:
-        self._begin()
+        run = self._begin()
+        run.of_tasks.look_again()
+        self._end_tasks(run)
         return 0
 
     # -- seeding and control

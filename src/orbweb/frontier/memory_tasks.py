@@ -69,7 +69,7 @@ class TaskBook:
             _take(self.fallen, task, id)
             if task not in self.fallen:
                 self.faults.pop(task, None)
-            self.detach(id)
+            self.left[task] = None
 
     def revive(self, task: str) -> bool:
         """Let a task that has failed be open again; False when there is none."""
@@ -84,6 +84,12 @@ class TaskBook:
         """The tasks that this transition may have ended."""
         left, self.left = list(self.left), {}
         return [task for task in left if task not in self.open]
+
+    def look_again(self) -> None:
+        """See `end_forgotten` in `fsck.lua`."""
+        self.left |= dict.fromkeys(
+            task for task in self.living if task not in self.open and task not in self.idle
+        )
 
     def fault_of(self, task: str) -> str:
         """Why the task has failed; empty when it has not."""

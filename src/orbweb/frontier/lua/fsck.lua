@@ -81,10 +81,11 @@ local function index_dead(id, why)
   fix()
 end
 
+-- Of several shards this one cannot know whether anything is left elsewhere: it has the task looked at.
 local function end_forgotten(task)
   if has_any(OF_TASKS.open, task) or call('ZSCORE', OF_TASKS.idle, task) then return end
   detach(task .. '.')
-  fix()
+  if shards == 1 then fix() end
 end
 
 local following = {

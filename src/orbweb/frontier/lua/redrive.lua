@@ -5,13 +5,13 @@
 
 if not begin() then return lost_run() end
 
--- A dead letter of a task is none any more.
+-- A dead letter of a task is none any more, which may end it. A request of the same name may be pending.
 local function absolve(id)
   local task = task_of(id)
   if not task then return end
   call('ZREM', OF_TASKS.fallen, id)
   if not has_any(OF_TASKS.fallen, task) then call('HDEL', OF_TASKS.faults, task) end
-  detach(id)
+  detach(task .. '.')
 end
 
 -- A task that has failed is open again; what was told of it is void.

@@ -311,7 +311,7 @@ end
 
 -- Whether redirects have taken pages: only then is there anything to look up.
 local function is_visiting()
-  if visiting == nil then visiting = call('EXISTS', VISITED) == 1 end
+  if visiting == nil then visiting = call('EXISTS', VISITED, VISITS) > 0 end
   return visiting
 end
 
