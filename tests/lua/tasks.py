@@ -145,18 +145,23 @@ class TaskMachine(SpreadMachine):
             for reason in ("task_done", "task_failed"):
                 self.counts[reason] += memory.reasons[reason]
 
-    @rule(run=runs, which=recent, number=st.integers(0, 9), dies=st.booleans())
+    @rule(run=runs, node=nodes, name=names, number=st.integers(0, 9), dies=st.booleans())
     def page_of_a_task_behind_a_redirect(
-        self, run: int, which: int, number: int, dies: bool
+        self, run: int, node: str, name: str, number: int, dies: bool
     ) -> None:
         """A redirect takes a page, to which a link of the same task leads."""
         run = self.run(run)
-        for id, token in self.pick(run, [which]):
+        self.twins.step(run, "add", [new_task(name)])
+        self.seq[node] += 1
+        answer = self.claim_as(run, node, self.seq[node], 9)
+        for lease in answer.leases if isinstance(answer, Claim) else ():
+            if task_of(lease.id) != name:
+                continue
             mark, host = 8_000 + number, f"h{number % 3}"
-            link = of_task(id, NewRequest(f"w{number}", host, 0, mark, b"behind"))
-            if self.twins.step(run, "visit", id, token, mark, host) is not None:
-                self.twins.step(run, "add", [link])
-            nack = Nack(id, token, fatal=dies, counted=dies, reason="timeout")
+            link = of_task(lease.id, NewRequest(f"w{number}", host, 0, mark, b"behind"))
+            self.twins.step(run, "visit", *lease.held, mark, host)
+            self.twins.step(run, "add", [link])
+            nack = Nack(*lease.held, fatal=dies, counted=dies, reason="timeout")
             self.twins.step(run, "nack", [nack])
 
     @rule(run=runs)
