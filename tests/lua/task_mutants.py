@@ -128,7 +128,6 @@ TASK_MUTANTS = (
         "if batch > cursor + 1 then return {'gap', cursor, 0} end\n",
     ),
     Mutant("tasks wait for each other", "claim", "if host == TASKS_HOST then", "if false then"),
-    Mutant("an end is not in the line", "claim", "  armed[TASKS_HOST] = nil\n"),
     Mutant("tasks are taken for fetches", "claim", "#ids - errands", "#ids"),
     Mutant(
         "a start does not ask the source anew",

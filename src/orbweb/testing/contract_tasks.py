@@ -176,6 +176,19 @@ class TaskContract:
         (end,) = await take_all(node)
         assert ended(end) == ("t0", "one", "callback_error")
 
+    async def test_an_end_is_told_that_comes_as_the_last_task_is_handed_out(
+        self, store: Store
+    ) -> None:
+        node = await working(store, "one", max_deliveries=2)
+        assert await node.ids() == ["t0.task"]
+        await elapse(store, node, LEASE_MS)
+        await node.frontier.add([task_request(NewTask("t1", "two"))])
+        assert sorted(await node.ids()) == ["t0.task", "t1.task"]
+        await elapse(store, node, LEASE_MS - 500)
+        store.turn(1_000)  # the next claim finds that both have expired, for t0 once too often
+        found = await node.ids() + await node.ids()
+        assert sorted(found) == ["t0@end", "t1.task"]
+
     async def test_a_page_that_kills_its_nodes_fails_its_task(self, store: Store) -> None:
         node = await working(store, "one", max_deliveries=1)
         await node.take()
