@@ -54,7 +54,7 @@ def yardstick(name: str, body: str) -> Script:
 
 
 EMPTY = yardstick("empty", "return 0")
-BARE = yardstick("bare", "for i = 2, #ARGV do call('SISMEMBER', GARBAGE, ARGV[i]) end\nreturn 0")
+BARE = yardstick("bare", "for i = 2, #ARGV do call('SISMEMBER', SHARD .. ':garbage', ARGV[i]) end\nreturn 0")
 
 
 class Filter:
