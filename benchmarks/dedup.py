@@ -54,7 +54,9 @@ def yardstick(name: str, body: str) -> Script:
 
 
 EMPTY = yardstick("empty", "return 0")
-BARE = yardstick("bare", "for i = 2, #ARGV do call('SISMEMBER', SHARD .. ':garbage', ARGV[i]) end\nreturn 0")
+BARE = yardstick(
+    "bare", "for i = 2, #ARGV do call('SISMEMBER', SHARD .. ':garbage', ARGV[i]) end\nreturn 0"
+)
 
 
 class Filter:
