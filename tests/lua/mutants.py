@@ -184,13 +184,13 @@ MUTANTS = (
     ),
     Mutant(
         "repeated seeds enter again",
-        "seed_push",
-        "if batch <= cursor then return {'duplicate', cursor, 0} end\n",
+        "batch",
+        "  if batch <= cursor then return {'duplicate', cursor, 0} end\n",
     ),
     Mutant(
         "gap in seeds is not noticed",
-        "seed_push",
-        "if batch > cursor + 1 then return {'gap', cursor, 0} end\n",
+        "batch",
+        "  if batch > cursor + 1 then return {'gap', cursor, 0} end\n",
     ),
     Mutant("two nodes seed", "seed_claim", "call('HEXISTS', OWNER, SEED) == 1 and", "false and"),
     Mutant(

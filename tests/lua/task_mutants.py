@@ -104,8 +104,8 @@ TASK_MUTANTS = (
     Mutant(
         "the source ends while tasks wait",
         "take_tasks",
-        "if ARGV[4] == '1' and #rows == 0 then",
-        "if ARGV[4] == '1' then",
+        "ARGV[4] == '1' and #rows == 0",
+        "ARGV[4] == '1'",
     ),
     Mutant(
         "tasks stay in their list",
@@ -115,17 +115,20 @@ TASK_MUTANTS = (
     Mutant(
         "whoever lost the seeding takes tasks",
         "take_tasks",
-        "if not owns(SEED, ARGV[2]) then return {'stale', cursor, 0} end\n",
+        "if refused then return",
+        "if refused and refused[1] ~= 'stale' then return",
     ),
     Mutant(
         "a repeated step takes more tasks",
         "take_tasks",
-        "if batch <= cursor then return {'duplicate', cursor, 0} end\n",
+        "if refused then return",
+        "if refused and refused[1] ~= 'duplicate' then return",
     ),
     Mutant(
         "a forgotten step of taking is not noticed",
         "take_tasks",
-        "if batch > cursor + 1 then return {'gap', cursor, 0} end\n",
+        "if refused then return",
+        "if refused and refused[1] ~= 'gap' then return",
     ),
     Mutant("tasks wait for each other", "claim", "if host == TASKS_HOST then", "if false then"),
     Mutant("tasks are taken for fetches", "claim", "#ids - errands", "#ids"),

@@ -807,45 +807,46 @@ class MemoryFrontier:
         run.deadline.set(SEED_ID, self._now + lease_ms)
         return SeedReply(SeedCode.OK, run.cursor, token)
 
-    async def seed_push(
-        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
-    ) -> SeedReply:
-        run = self._begin()
-        seed = self._owned(run, SEED_ID, token)
-        if seed is None:
+    def _refusal(self, run: Run, token: str, batch: int) -> SeedReply | None:
+        """See `refusal` in `batch.lua`."""
+        if self._owned(run, SEED_ID, token) is None:
             return SeedReply(SeedCode.STALE, run.cursor)
         if batch != run.cursor + 1:
             code = SeedCode.DUPLICATE if batch <= run.cursor else SeedCode.GAP
             return SeedReply(code, run.cursor)
-        added = sum(self._push(run, request) for request in self._in_order(requests))
+        return None
+
+    def _take_in(self, run: Run, batch: int, number: int, *, final: bool) -> SeedReply:
+        """See `take_in` in `batch.lua`."""
         run.cursor = batch
         if final:
+            seed = run.tasks[SEED_ID]
             self._forget(run, SEED_ID)
             self._unlease(run, SEED_ID, seed)
         self._finish(run)
-        return SeedReply(SeedCode.OK, batch, "", added)
+        return SeedReply(SeedCode.OK, batch, "", number)
+
+    async def seed_push(
+        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+    ) -> SeedReply:
+        run = self._begin()
+        if refused := self._refusal(run, token, batch):
+            return refused
+        added = sum(self._push(run, request) for request in self._in_order(requests))
+        return self._take_in(run, batch, added, final=final)
 
     async def take_tasks(
         self, token: str, batch: int, final: bool, most: int, key: str
     ) -> SeedReply:
         run = self._begin()
-        seed = self._owned(run, SEED_ID, token)
-        if seed is None:
-            return SeedReply(SeedCode.STALE, run.cursor)
-        if batch != run.cursor + 1:
-            code = SeedCode.DUPLICATE if batch <= run.cursor else SeedCode.GAP
-            return SeedReply(code, run.cursor)
+        if refused := self._refusal(run, token, batch):
+            return refused
         waiting = self.shard.task_lists.setdefault(key, [])
         rows = waiting[:most]
         for task, value in rows:
             self._push(run, NewRequest(f"{task}.task", TASKS_HOST, TASK_PRIORITY, None, value))
         del waiting[: len(rows)]
-        run.cursor = batch
-        if final and not rows:
-            self._forget(run, SEED_ID)
-            self._unlease(run, SEED_ID, seed)
-        self._finish(run)
-        return SeedReply(SeedCode.OK, batch, "", len(rows))
+        return self._take_in(run, batch, len(rows), final=final and not rows)
 
     async def open_tasks(self) -> list[tuple[str, bytes]]:
         run = self._run()

@@ -81,6 +81,8 @@ PIECES: dict[str, tuple[str, ...]] = {
     "hold_off": ("host",),
     "steer": ("host",),
     "hosts": ("host",),
+    "seed_push": ("batch",),
+    "take_tasks": ("batch",),
 }
 """Further files that stand between `shard.lua` and a transition."""
 

@@ -5,17 +5,10 @@
 -- Returns  code (ok, duplicate, gap, stale), batches that are in, how many seeds were new in this shard
 
 if not begin() then return lost_run() end
-local batch, cursor = tonumber(ARGV[3]), tonumber(call('HGET', META, 'cursor'))
-if not owns(SEED, ARGV[2]) then return {'stale', cursor, 0} end
-if batch <= cursor then return {'duplicate', cursor, 0} end
-if batch > cursor + 1 then return {'gap', cursor, 0} end
+local batch = tonumber(ARGV[3])
+local refused = refusal(ARGV[2], batch)
+if refused then return refused end
 local seeds = tonumber(ARGV[5])
 local added = push_argv(7, seeds)
 send_argv(7 + seeds * 5, tonumber(ARGV[6]))
-call('HSET', META, 'cursor', int(batch))
-if ARGV[4] == '1' then
-  forget(SEED)
-  unlease(SEED)
-end
-commit()
-return {'ok', batch, added}
+return take_in(batch, ARGV[4] == '1', added)

@@ -5,10 +5,9 @@
 -- Returns  code (ok, duplicate, gap, stale), batches that are in, how many tasks the list had
 
 if not begin() then return lost_run() end
-local batch, cursor = tonumber(ARGV[3]), tonumber(call('HGET', META, 'cursor'))
-if not owns(SEED, ARGV[2]) then return {'stale', cursor, 0} end
-if batch <= cursor then return {'duplicate', cursor, 0} end
-if batch > cursor + 1 then return {'gap', cursor, 0} end
+local batch = tonumber(ARGV[3])
+local refused = refusal(ARGV[2], batch)
+if refused then return refused end
 local list = SHARD .. ':waiting_tasks:' .. ARGV[6]
 local TASK_PRIORITY = 300
 local rows = call('LRANGE', list, 0, tonumber(ARGV[5]) - 1)
@@ -18,10 +17,4 @@ for _, row in ipairs(rows) do
 end
 -- Only now: a torn write may take a task twice, never lose one.
 if #rows > 0 then call('LTRIM', list, #rows, -1) end
-call('HSET', META, 'cursor', int(batch))
-if ARGV[4] == '1' and #rows == 0 then
-  forget(SEED)
-  unlease(SEED)
-end
-commit()
-return {'ok', batch, #rows}
+return take_in(batch, ARGV[4] == '1' and #rows == 0, #rows)
