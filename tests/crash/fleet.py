@@ -107,6 +107,19 @@ class Fleet:
             check=False,
         )
 
+    def orbweb(self, *words: str) -> str:
+        """What a command prints here, which must succeed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "orbweb", *words],
+            cwd=self.directory,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def start(self, *arguments: str, **settings: object) -> Node:
         environment = self.environment | {key: str(value) for key, value in settings.items()}
         command = [sys.executable, str(self.script), self.spider, *arguments]
@@ -149,13 +162,5 @@ class Fleet:
     def rows(self, table: str = "items") -> list[dict[str, object]]:
         """The stored rows, folded by `orbweb items dedup`."""
         path = self.directory / f"{table}.jsonl"
-        done = subprocess.run(
-            [sys.executable, "-m", "orbweb", "items", "dedup", str(path)],
-            cwd=self.directory,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        self.orbweb("items", "dedup", str(path))
         return [json.loads(line) for line in path.read_text().splitlines()]

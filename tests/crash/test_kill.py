@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -78,7 +76,7 @@ def test_eight_kills_lose_nothing_of_a_link_tree(tmp_path: Path, keep_alive: boo
             fleet.until_true(lambda: len(fleet.origin().counts()) == pages, 120, "whole tree")
             fleet.until_true(lambda: rows_in(fleet) >= pages, 30, "all rows")
             assert all(node.running for node in nodes)
-            stop(fleet, "TreeSpider")
+            fleet.orbweb("stop", "TreeSpider")
         assert [node.wait(120) for node in nodes] == [0, 0]
         assert_whole_tree(fleet, pages)
         assert fleet.origin().repeats() <= 8 * HELD
@@ -87,16 +85,6 @@ def test_eight_kills_lose_nothing_of_a_link_tree(tmp_path: Path, keep_alive: boo
 def rows_in(fleet: Fleet) -> int:
     path = fleet.directory / "items.jsonl"
     return len(set(path.read_text().splitlines())) if path.exists() else 0
-
-
-def stop(fleet: Fleet, job: str) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "orbweb", "stop", job],
-        cwd=fleet.directory,
-        env=fleet.environment,
-        check=True,
-        capture_output=True,
-    )
 
 
 def test_another_node_finishes_the_seeding_of_a_killed_one(tmp_path: Path) -> None:

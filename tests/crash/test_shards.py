@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -122,22 +120,10 @@ def test_a_master_dies_and_its_replica_takes_its_place(
         cluster.until_promoted(victim)
         assert [node.wait(90) for node in nodes] == [0, 0]
         assert_whole_tree(fleet, PAGES)
-        assert f"{PAGES} pages" in orbweb(fleet, "status", "SpreadTreeSpider")
-        report = orbweb(fleet, "doctor")
+        assert f"{PAGES} pages" in fleet.orbweb("status", "SpreadTreeSpider")
+        report = fleet.orbweb("doctor")
         assert report.count("master of a cluster") == 3
         assert report.count("no replica is connected") == 1
-
-
-def orbweb(fleet: Fleet, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "orbweb", *words],
-        cwd=fleet.directory,
-        env=fleet.environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout
 
 
 @LONG

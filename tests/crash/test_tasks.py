@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -24,19 +22,6 @@ SETTINGS = {
 }
 
 
-def orbweb(fleet: Fleet, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "orbweb", *words],
-        cwd=fleet.directory,
-        env=fleet.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_the_first_documents_spider_gets_tasks_from_another_process(tmp_path: Path) -> None:
     with Fleet(tmp_path, "ProductSpider", script=SPIDERS, **SETTINGS) as fleet:
         assert fleet.start("push", "1", "4").wait(30) == 0
@@ -46,10 +31,10 @@ def test_the_first_documents_spider_gets_tasks_from_another_process(tmp_path: Pa
         fleet.until_true(lambda: _products(fleet) == 6, 30, "three further products")
         counts = "ProductSpider: waiting 0 · open 0 · done 6 · failed 0\n"
         fleet.until_true(
-            lambda: orbweb(fleet, "tasks", "count", "ProductSpider") == counts, 10, counts
+            lambda: fleet.orbweb("tasks", "count", "ProductSpider") == counts, 10, counts
         )
         assert all(node.running for node in nodes)
-        orbweb(fleet, "stop", "ProductSpider")
+        fleet.orbweb("stop", "ProductSpider")
         assert [node.wait(30) for node in nodes] == [0, 0]
         pages = fleet.origin().where(lambda hit: hit.path.startswith("/p/")).counts()
         assert pages == {f"/p/{id}": 1 for id in range(1, 7)}
@@ -95,7 +80,7 @@ def survive(directory: Path, tasks: int, kills: int) -> float:
             nodes[victim] = fleet.start()
         assert {node.wait(240) for node in nodes} <= {0, 3}
         seconds = time.monotonic() - began
-        counted = json.loads(orbweb(fleet, "tasks", "count", "TableSpider", "--json"))
+        counted = json.loads(fleet.orbweb("tasks", "count", "TableSpider", "--json"))
         assert counted == {
             "job": "TableSpider",
             "waiting": 0,

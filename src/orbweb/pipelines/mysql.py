@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-import sqlalchemy as sa
-
 from orbweb.pipelines.sql import SqlPipeline
 from orbweb.pipelines.sql_rows import Conflict
+from orbweb.sql.databases import url_of_server
 
 
 class MysqlPipeline(SqlPipeline):
@@ -16,17 +15,9 @@ class MysqlPipeline(SqlPipeline):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        url = sa.URL.create(
-            "mysql",
-            settings["MYSQL_USER"],
-            settings["MYSQL_PASSWORD"] or None,
-            settings["MYSQL_HOST"],
-            settings["MYSQL_PORT"],
-            settings["MYSQL_DB"],
-        )
         overwrite = settings["MYSQL_UPDATE_ON_DUPLICATE"]
         return cls(
-            url.render_as_string(hide_password=False),
+            url_of_server(settings, "mysql", "MYSQL"),
             create_tables=settings["SQL_CREATE_TABLES"],
             on_conflict=Conflict.UPDATE if overwrite else Conflict.ERROR,
             keep_days=settings["SQL_LEDGER_DAYS"],

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-import sqlalchemy as sa
-
 from orbweb.pipelines.sql import SqlPipeline
 from orbweb.pipelines.sql_rows import Conflict
+from orbweb.sql.databases import url_of_server
 
 
 class PostgresPipeline(SqlPipeline):
@@ -16,16 +15,8 @@ class PostgresPipeline(SqlPipeline):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        url = sa.URL.create(
-            "postgresql",
-            settings["POSTGRES_USER"],
-            settings["POSTGRES_PASSWORD"] or None,
-            settings["POSTGRES_HOST"],
-            settings["POSTGRES_PORT"],
-            settings["POSTGRES_DB"],
-        )
         return cls(
-            url.render_as_string(hide_password=False),
+            url_of_server(settings, "postgresql", "POSTGRES"),
             create_tables=settings["SQL_CREATE_TABLES"],
             on_conflict=Conflict(settings["POSTGRES_ON_CONFLICT"]),
             conflict_target=settings["POSTGRES_CONFLICT_TARGET"],

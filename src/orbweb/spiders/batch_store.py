@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-
 from orbweb.errors import ConfigError
 from orbweb.settings import Settings
 from orbweb.sources.base import BatchStore
 from orbweb.sources.sql import SqlBatchStore
 from orbweb.sources.sql_tasks import Columns
 from orbweb.spiders.batch import BatchSpider
+from orbweb.sql.databases import url_of_server
 
 
 def sql_store(spider: BatchSpider, settings: Settings) -> BatchStore:
@@ -40,12 +39,4 @@ def database_url(settings: Settings) -> str:
             "BATCH_SQL_URL is empty: say where the task table is, such as "
             "mysql://user:password@host/name, postgresql://user@host/name or sqlite:///tasks.db"
         )
-    url = sa.URL.create(
-        "mysql",
-        settings["MYSQL_USER"],
-        settings["MYSQL_PASSWORD"] or None,
-        settings["MYSQL_HOST"],
-        settings["MYSQL_PORT"],
-        settings["MYSQL_DB"],
-    )
-    return url.render_as_string(hide_password=False)
+    return url_of_server(settings, "mysql", "MYSQL")

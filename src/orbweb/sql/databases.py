@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,6 +44,21 @@ NAME_TYPE = sa.String(255).with_variant(
 TEXT_TYPE = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
 BYTES_TYPE = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
 MOMENT_TYPE = sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+
+
+def url_of_server(settings: Mapping[str, Any], dialect: str, prefix: str) -> str:
+    """The URL of NetSpy's settings for one server: `<prefix>_HOST`, `_PORT`, `_DB`, `_USER`,
+    `_PASSWORD`.
+    """
+    url = sa.URL.create(
+        dialect,
+        settings[f"{prefix}_USER"],
+        settings[f"{prefix}_PASSWORD"] or None,
+        settings[f"{prefix}_HOST"],
+        settings[f"{prefix}_PORT"],
+        settings[f"{prefix}_DB"],
+    )
+    return url.render_as_string(hide_password=False)
 
 
 def open_engine(url: str, **options: Any) -> sa.Engine:
