@@ -9,12 +9,14 @@ import pytest
 from msgspec import structs
 from tests.servers import Server
 
+from orbweb.download.robots_entry import EntryKind, RobotsEntry, origin_of
 from orbweb.engine.job_rules import JobRules
 from orbweb.errors import RunLost
 from orbweb.explain.facts import Facts, Inquiry
 from orbweb.explain.verdict import Verdict, verdict_of
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Ack, Nack, NewRequest, RunConfig
+from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.scripts import assemble
 from orbweb.frontier.seen import SeenConfig, SeenKind
 from orbweb.frontier.servers import OneServer
@@ -90,6 +92,22 @@ class Crawl:
 @pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
 async def crawl(request: pytest.FixtureRequest, servers: OneServer) -> Crawl:
     return Crawl(servers, request.param)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://Shop.test:80/private/a", "https://bücher.test/private/a", URL + "/../private"]
+)
+async def test_robots_txt_is_found_where_nodes_put_it(servers: OneServer, url: str) -> None:
+    crawl = Crawl(servers)
+    await crawl.open()
+    origin = origin_of(Request(url).url)
+    assert origin is not None
+    entry = RobotsEntry(EntryKind.RULES, b"User-agent: *\nDisallow: /\n")
+    await ValkeyRobotsStore(servers.of_shard(0), "orbweb").put(origin, entry.encode(), 60)
+    inquiry = Inquiry("Shop", None, default_rules=JobRules())
+    facts = await inquiry.ask(crawl.admin, await crawl.admin.find("Shop"), url)
+    assert facts.robots is not None
+    assert not facts.robots.allowed
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from orbweb.batch.forecast import Forecast, Outlook
+from orbweb.batch.forecast import Forecast
 from orbweb.batch.schedule import Due, Schedule
 from orbweb.errors import StoreUnavailable
 from orbweb.frontier.base import RunState
@@ -82,8 +82,6 @@ class BatchMonitor:
         """The batch that this monitor has seen to its end."""
         self.next_due: Due | None = None
         """When the next batch is due, while none goes on."""
-        self.outlook: Outlook | None = None
-        """How far the batch is."""
         self._options = options
         self._records = records
         self._tasks = tasks
@@ -253,7 +251,6 @@ class BatchMonitor:
                 log, f"batch_{state}", level=level, job=self._options.name, batch=batch.number,
                 done=counts.done, failed=counts.failed, left=counts.total - counts.settled,
             )  # fmt: skip
-        self.outlook = None
 
     async def _report(self, batch: BatchRecord) -> None:
         """Write down how far the batch is, log it, and say if it will be late."""
@@ -263,7 +260,7 @@ class BatchMonitor:
         now = await self._ask(self._records.now_ms)
         if self._forecast is None or self._forecast[0] != batch.number:
             self._forecast = batch.number, Forecast(batch.opened_ms)
-        outlook = self.outlook = self._forecast[1].look(now, counts)
+        outlook = self._forecast[1].look(now, counts)
         event(
             log, "batch_progress", job=self._options.name, batch=batch.number, done=counts.done,
             failed=counts.failed, total=counts.total, rate=f"{outlook.per_second:.1f}/s",

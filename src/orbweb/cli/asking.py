@@ -30,10 +30,10 @@ def explain(
     Example: orbweb explain 'https://shop.example/p/42?utm_source=x' --job Shop
     """
     from orbweb.cli import explain as act
+    from orbweb.cli.acts import Asked
     from orbweb.cli.options import project_settings
 
-    repeated = [word for text in change or () for word in ("-s", text)]
-    repeated += ["--store", store_url] if store_url is not None else []
+    repeated = Asked(changes=tuple(change or ()), store=store_url).same_store
     act.explain(
         project_settings(change, store_url),
         act.Question(url, job, run_id, tuple(repeated)),

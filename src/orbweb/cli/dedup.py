@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from orbweb.cli import show
-from orbweb.cli.acts import read_host
+from orbweb.cli.acts import read_age, read_host
 from orbweb.cli.snapshot import Exporter, finish, load_snapshot, open_text, read_snapshot
 from orbweb.cli.store import ask
 from orbweb.errors import ConfigError
@@ -22,8 +21,6 @@ from orbweb.model.fingerprint import fingerprint
 from orbweb.model.request import Request
 from orbweb.model.url import host_of, why_unfetchable
 from orbweb.settings import Settings
-
-AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
 def stats(settings: Settings, job: str, run: str | None, *, as_json: bool) -> None:
@@ -213,12 +210,12 @@ def import_(settings: Settings, job: str, run: str | None, path: Path) -> None:
 
 def age_seconds(text: str) -> int:
     """`30d`, `12h`, `90m`, `45s`, `2w` in seconds. Raises `ConfigError`."""
-    match = re.fullmatch(r"(\d+)([smhdw])", text)
-    if match is None:
+    age = read_age(text)
+    if age is None:
         raise ConfigError(
             f"--older-than {text}: a number and s, m, h, d or w is wanted, such as 30d"
         )
-    return int(match[1]) * AGE_UNITS[match[2]]
+    return age
 
 
 def _key(settings: Settings, url: str, made_by: str | None) -> tuple[int, str]:

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from orbweb.cli import show
+from orbweb.cli.acts import read_age
 from orbweb.errors import ConfigError
 from orbweb.log import mask_secrets
 from orbweb.model.reasons import Reason
@@ -18,7 +19,6 @@ from orbweb.monitor.crawl_line import CrawlLine, LineKind, encode_line, time_ms,
 from orbweb.monitor.log_reader import LineFilter, LogReader
 from orbweb.settings import Settings
 
-AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 SHORT = 8
 LONGEST_ERROR = 100
 
@@ -88,7 +88,7 @@ def _print(line: CrawlLine, *, as_json: bool) -> None:
 
 def line_text(line: CrawlLine) -> str:
     """One line for a person: when, what, how long, which node, which URL, and why."""
-    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_ms(line.time) / 1000))
+    clock = show.moment(time_ms(line.time))
     what = line.kind if line.kind == line.reason else f"{line.kind} {line.reason}"
     parts = [clock, what.ljust(24), str(line.status or "-").rjust(3)]
     parts.append(f"{line.bytes} B".rjust(10) if line.bytes else " " * 10)
@@ -127,9 +127,8 @@ def read_moment(text: str | None, option: str) -> str:
     """`30m` ago, or a local date and time, as lines have it. Raises `ConfigError`."""
     if text is None:
         return ""
-    age = re.fullmatch(r"(\d+)([smhdw])", text)
-    if age is not None:
-        return time_text(int((time.time() - int(age[1]) * AGE_UNITS[age[2]]) * 1000))
+    if (age := read_age(text)) is not None:
+        return time_text(int((time.time() - age) * 1000))
     try:
         return time_text(int(datetime.fromisoformat(text).timestamp() * 1000))
     except ValueError:

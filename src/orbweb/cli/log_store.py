@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from orbweb.cli.store import existing_store
+from orbweb.cli.store import existing_store, question_at
 from orbweb.errors import ConfigError
 from orbweb.frontier.jobbook import PAGE, JobBook, Placed
-from orbweb.frontier.servers import reach
 from orbweb.monitor.crawl_line import CrawlLine, decode_line
 from orbweb.monitor.log_reader import LineFilter
 from orbweb.settings import Settings
@@ -65,11 +64,7 @@ def following(settings: Settings, wanted: LineFilter) -> Iterator[CrawlLine]:
 async def _with_book(
     settings: Settings, url: str, job: str, question: Callable[[JobBook], Awaitable[T]]
 ) -> T:
-    servers = await reach(url, settings["REDIS_KEY_PREFIX"], settings["STORE_TIMEOUT"])
-    try:
-        return await question(JobBook(servers.of_shard(0), settings["REDIS_KEY_PREFIX"], job))
-    finally:
-        await servers.aclose()
+    return await question_at(url, settings, lambda admin: question(admin.book(job)))
 
 
 def _job(wanted: LineFilter) -> str:

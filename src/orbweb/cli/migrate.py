@@ -120,7 +120,7 @@ def _keys(plan: MigratePlan, settings: Settings) -> Any:
 def _order(plan: MigratePlan, settings: Settings) -> str:
     """Of a queue that is a list: as the project's class of queues says, by whichever path."""
     from orbweb.adapters.scrapy import queue
-    from orbweb.adapters.scrapy.migrate import ORDERS
+    from orbweb.adapters.scrapy.entry import ORDERS
 
     name = str(settings.get("SCHEDULER_QUEUE_CLASS") or "PriorityQueue").rpartition(".")[2]
     order = plan.order or getattr(getattr(queue, name, None), "order", "priority")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from orbweb.download.base import DownloadError, Gate
 from orbweb.download.redirects import REDIRECT_STATUSES, redirect_target
-from orbweb.download.robots_entry import EntryKind, RobotsEntry
+from orbweb.download.robots_entry import EntryKind, RobotsEntry, origin_of
 from orbweb.download.robots_rules import Rules
 from orbweb.download.send import Sender
 from orbweb.errors import OrbwebError, RequestError, StoreUnavailable
@@ -26,7 +25,6 @@ log = get_logger(__name__)
 ROBOTS_MAX_BYTES = 500 * 1024
 """What of a robots.txt is read (RFC 9309, 2.5): give the robots' `Downloader` this limit."""
 
-_ORIGIN = re.compile(r"(https?)://([^/?#]*@)?([^/?#]+)", re.ASCII | re.IGNORECASE)
 _NO_ENTRY = b"0"
 _NO_ENTRY_SECONDS = 0.001
 _MAX_REDIRECTS = 5
@@ -152,7 +150,7 @@ class Robots:
 
         A file that nobody knows is fetched through the gate.
         """
-        origin = _origin_of(url)
+        origin = origin_of(url)
         if origin is None:
             return None
         known = self._fresh(origin) or await self._shared_load(origin, gate)
@@ -169,7 +167,7 @@ class Robots:
 
         Raises `DownloadError` when the file cannot be had now.
         """
-        origin = _origin_of(url)
+        origin = origin_of(url)
         if origin is None:
             return ()
         known = self._fresh(origin) or await self._shared_load(origin, gate)
@@ -182,7 +180,7 @@ class Robots:
 
         Else a file that holds for a shorter time than the host's gap would take every turn.
         """
-        origin = _origin_of(url)
+        origin = origin_of(url)
         if origin in self._known:
             self._owed.add(origin)
 
@@ -319,11 +317,6 @@ class Robots:
         except Exception as error:
             text = f"{url}: {type(error).__name__}: {error}"
             raise DownloadError(Reason.HTTP_ERROR, text) from error
-
-
-def _origin_of(url: str) -> str | None:
-    found = _ORIGIN.match(url)
-    return None if found is None else f"{found[1]}://{found[3]}".lower()
 
 
 def _within_limit(body: bytes) -> bytes:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import NamedTuple
 
 _VERSION = b"1"
+_ORIGIN = re.compile(r"(https?)://([^/?#]*@)?([^/?#]+)", re.ASCII | re.IGNORECASE)
+
+
+def origin_of(url: str) -> str | None:
+    """Under which name a URL's origin has its entry; None for what has no robots.txt."""
+    found = _ORIGIN.match(url)
+    return None if found is None else f"{found[1]}://{found[3]}".lower()
 
 
 class EntryKind(StrEnum):

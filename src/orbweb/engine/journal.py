@@ -70,17 +70,17 @@ class Journal:
         self._who = (job, run, node)
         self._wall_ms = wall_ms
         self._drop_params = drop_params
-        self._attempts: dict[tuple[str, str], tuple[Attempt, Ack | Nack]] = {}
+        self._attempts: dict[tuple[str, str], Attempt] = {}
         self._skips: OrderedDict[tuple[str, Reason], None] = OrderedDict()
 
     def settle(self, attempt: Attempt, outcome: Ack | Nack) -> None:
         """An outcome is on its way to the store."""
         if self._log is not None:
-            self._attempts[outcome.id, outcome.token] = attempt, outcome
+            self._attempts[outcome.id, outcome.token] = attempt
 
     def acked(self, ack: Ack, kept: bool) -> None:
         """The store has answered; what it did not take is another node's to tell."""
-        attempt, _ = self._attempts.pop((ack.id, ack.token), (None, None))
+        attempt = self._attempts.pop((ack.id, ack.token), None)
         if attempt is None or not kept:
             return
         if attempt.request is None and not ack.error:  # an errand of a task: no page
@@ -96,7 +96,7 @@ class Journal:
 
     def nacked(self, nack: Nack, result: NackResult) -> None:
         """See `acked`. A request that is given back untouched has no outcome."""
-        attempt, _ = self._attempts.pop((nack.id, nack.token), (None, None))
+        attempt = self._attempts.pop((nack.id, nack.token), None)
         if attempt is None or result is NackResult.LOST:
             return
         if result is NackResult.DEAD:

@@ -418,7 +418,7 @@ class Step:
                 reason,
                 stored,
                 outputs.take_children(),
-                error[:LONGEST_ERROR],
+                error,
                 tuple(outputs.skipped.items()),
                 self._emitted,
             )

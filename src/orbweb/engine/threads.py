@@ -19,6 +19,16 @@ STOP_SECONDS = 1.0
 log = get_logger("orbweb.engine")
 
 
+def loop_factory() -> LoopFactory | None:
+    """uvloop's event loops, where there is uvloop."""
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return None
+    factory: LoopFactory = uvloop.new_event_loop
+    return factory
+
+
 class _Job:
     __slots__ = ("abandoned", "args", "ended", "func", "future", "loop", "replaced", "started")
 

@@ -63,12 +63,9 @@ def of_rule(facts: Facts, reason: str) -> tuple[Advice, ...]:
     """About a URL that a rule keeps out."""
     if reason not in set(Reason):
         return ()
-    advice = Reason(reason).advice()
-    return (
-        (Advice(advice, _command(None, "settings", "--explain", _SETTINGS[reason])),)
-        if (reason in _SETTINGS)
-        else (Advice(advice),)
-    )
+    setting = _SETTINGS.get(reason)
+    command = _command(None, "settings", "--explain", setting) if setting else ""
+    return (Advice(Reason(reason).advice(), command),)
 
 
 def of_wait(facts: Facts, reason: WaitReason) -> tuple[Advice, ...]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from urllib.parse import urlsplit
 
-from orbweb.download.robots_entry import EntryKind, RobotsEntry
+from orbweb.download.robots_entry import EntryKind, RobotsEntry, origin_of
 from orbweb.download.robots_rules import Decision, Rules, deciding_rule
 from orbweb.engine.job_rules import JobRules
 from orbweb.engine.journal import page_id
@@ -17,7 +16,7 @@ from orbweb.frontier.hosttable import HostRow
 from orbweb.frontier.jobbook import PAGE, JobBook, Placed
 from orbweb.frontier.urls import UrlState, Wanted
 from orbweb.model.codec import decode
-from orbweb.model.fingerprint import fingerprint
+from orbweb.model.fingerprint import fingerprint, request_id
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.url import canonical_url, host_of
@@ -135,7 +134,7 @@ class Inquiry:
             with suppress(RunLost):
                 state = await _look(admin, info, wanted)
             host = await admin.hosts.look(wanted.host)
-            robots = await _robots(admin, rules, canonical)
+            robots = await _robots(admin, rules, request.url, canonical)
         lines = await self._lines(book, id)
         repeated = [line.id for line in lines if line.page == id]
         if wanted is not None and state is not None and not state.known and repeated:
@@ -210,11 +209,12 @@ async def _look(admin: Admin, info: RunInfo, wanted: Wanted) -> UrlState:
     return await admin.urls.look(info.job, info.run, info.epoch, info.status.shards, wanted)
 
 
-async def _robots(admin: Admin, rules: JobRules, url: str) -> RobotsFacts | None:
-    if not rules.obey_robots:
+async def _robots(admin: Admin, rules: JobRules, asked: str, url: str) -> RobotsFacts | None:
+    """`asked`: the URL as nodes fetch it, which names the entry; `url`: its canonical form."""
+    origin = origin_of(asked)
+    if origin is None or not rules.obey_robots:
         return None
-    parts = urlsplit(url)
-    stored = await admin.robots(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
+    stored = await admin.robots(origin)
     entry = RobotsEntry.decode(stored) if stored is not None else None
     if entry is None:
         return None
@@ -233,7 +233,7 @@ def _identity(request: Request, rules: JobRules) -> tuple[str, Wanted | None]:
     try:
         canonical = canonical_url(request.url, rules.drop_params)
         number = fingerprint(request, rules.drop_params)
-        return canonical, Wanted(page_id(request, rules.drop_params), number, host_of(request.url))
+        return canonical, Wanted(request_id(number), number, host_of(request.url))
     except OrbwebError:
         return "", None
 

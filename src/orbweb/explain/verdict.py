@@ -174,7 +174,7 @@ def _dead(facts: Facts) -> Verdict | None:
         details.append(_first(dead.error))
     if last is not None and last.kind == LineKind.FAILED:
         details.append(page_text(last))
-    text = Reason(dead.reason).text() if dead.reason in set(Reason) else dead.reason
+    text = _reason_text(dead.reason)
     return Verdict(Standing.FAILED, dead.reason, text, details, of_failed(facts, dead))
 
 
@@ -210,7 +210,9 @@ def _by_line(facts: Facts, line: CrawlLine) -> Verdict:
         details.append(_first(line.error))
     if line.kind == LineKind.FAILED:
         details.append("it is not among the failed requests any more: it was dropped, or retried")
-        return Verdict(Standing.FAILED, line.reason, _reason_text(line), details, again(facts))
+        return Verdict(
+            Standing.FAILED, line.reason, _reason_text(line.reason), details, again(facts)
+        )
     if line.kind == LineKind.REDIRECTED:
         text = f"it redirects to {line.to}, which is a request of its own"
         return Verdict(
@@ -220,7 +222,7 @@ def _by_line(facts: Facts, line: CrawlLine) -> Verdict:
         return Verdict(
             Standing.NOT_CRAWLED,
             line.reason,
-            _reason_text(line),
+            _reason_text(line.reason),
             details,
             of_rule(facts, line.reason),
         )
@@ -240,7 +242,11 @@ def _skipped(facts: Facts, line: CrawlLine) -> Verdict:
     if line.error and line.reason in (Reason.NOT_SERIALIZABLE, Reason.BAD_URL):
         details.append(_first(line.error))
     return Verdict(
-        Standing.NOT_CRAWLED, line.reason, _reason_text(line), details, of_rule(facts, line.reason)
+        Standing.NOT_CRAWLED,
+        line.reason,
+        _reason_text(line.reason),
+        details,
+        of_rule(facts, line.reason),
     )
 
 
@@ -290,8 +296,8 @@ def _unknown(facts: Facts) -> Verdict:
     return Verdict(Standing.UNKNOWN, OwnReason.NEVER_DISCOVERED, text, details, tuple(advice))
 
 
-def _reason_text(line: CrawlLine) -> str:
-    return Reason(line.reason).text() if line.reason in set(Reason) else line.reason
+def _reason_text(reason: str) -> str:
+    return Reason(reason).text() if reason in set(Reason) else reason
 
 
 def _first(text: str) -> str:

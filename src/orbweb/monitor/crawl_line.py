@@ -81,13 +81,6 @@ class CrawlLog(Protocol):
         """Take a line; may be called from any thread."""
 
 
-class NoCrawlLog:
-    """See `CrawlLog`: nobody wants the lines."""
-
-    def write(self, line: CrawlLine) -> None:
-        """See `CrawlLog`."""
-
-
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(CrawlLine).decode
 

@@ -94,6 +94,8 @@ class PartsPipeline(BasePipeline):
         """
         self._remove_merged(table)
         parts = self._parts[table]
+        if len(parts) < 2:
+            return
         contents = self._contents(table)
         if len(parts) < 2:
             return

@@ -107,8 +107,7 @@ class SqlTasks:
             rows = [dict(row) for row in connection.execute(found).mappings()]
             ids = [row[self._id.name] for row in rows]
             self._change(connection, batch, ids, DOING, where=[TODO])
-        kept = {self._id.name, *(each.name for each in self._kept())}
-        return [Task(id, _plain(row, kept)) for id, row in zip(ids, rows, strict=True)]
+        return [Task(id, as_json(row)) for id, row in zip(ids, rows, strict=True)]
 
     def put_back(self, batch: int, held: Container[str]) -> int:
         doing = sa.select(self._id).where(self._batch == batch, self._state == int(DOING))
@@ -221,10 +220,6 @@ class SqlTasks:
         except exc.DBAPIError:  # another node may have added it in this moment
             if name not in self._reflect().columns:
                 raise
-
-
-def _plain(row: Mapping[str, Any], kept: Container[str]) -> dict[str, Any]:
-    return {name: as_json(value) for name, value in row.items() if name in kept}
 
 
 def as_json(value: Any) -> Any:

@@ -32,7 +32,7 @@ from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import hold_signals, install_signals
-from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread
+from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread, loop_factory
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Frontier, RunConfig, RunControl
@@ -129,15 +129,6 @@ def run_spider(spider: BaseSpider, start: Start | None = None) -> RunReport:
         log.warning("%s", note)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(crawl(spider, settings, start))
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:  # Windows
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunReport:

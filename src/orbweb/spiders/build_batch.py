@@ -18,7 +18,7 @@ from orbweb.batch.work import BatchWork, run_of
 from orbweb.engine.options import RunBlocking
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import ExitCode, hold_signals
-from orbweb.engine.threads import CallbackThreads
+from orbweb.engine.threads import CallbackThreads, loop_factory
 from orbweb.errors import ConfigError, RunLost, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import RunState
@@ -30,7 +30,7 @@ from orbweb.settings.names import SYNONYMS
 from orbweb.sources.base import BatchRecord, BatchStore
 from orbweb.spiders.batch import BatchSpider
 from orbweb.spiders.batch_worker import LOOK_SECONDS, BatchWorker, RunningMonitor
-from orbweb.spiders.build import Start, crawl, loop_factory, open_servers, settings_of
+from orbweb.spiders.build import Start, crawl, open_servers, settings_of
 
 DATABASE_THREADS = 4
 

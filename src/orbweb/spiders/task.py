@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 from orbweb.engine.outputs import collecting
 from orbweb.errors import ConfigError, SpiderError
@@ -12,21 +12,16 @@ from orbweb.frontier.tasks import NewTask, new_tasks
 from orbweb.spiders.base import BaseParser, ItemHandler
 from orbweb.spiders.distributed import Spider
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _OfClassOrSpider(Generic[P, R]):
+class _OfClassOrSpider(Generic[R]):
     """A method that is called on the class or on a spider, and gets what it was called on."""
 
     def __init__(self, function: Callable[..., R]) -> None:
         self._function = function
         self.__doc__ = function.__doc__
 
-    @overload
-    def __get__(self, spider: None, owner: type) -> Callable[..., R]: ...
-    @overload
-    def __get__(self, spider: object, owner: type) -> Callable[..., R]: ...
     def __get__(self, spider: object | None, owner: type) -> Callable[..., R]:
         return partial(self._function, owner if spider is None else spider)
 

@@ -19,7 +19,7 @@ from orbweb.model.codec import VERSION, UndecodableError
 from orbweb.model.values import pack, pack_dict, unpack_tagged
 
 _PREFIX = bytes((VERSION,))
-_REST = ("errback", "headers", "body", "cookies", "encoding", "flags")
+_REST = ("headers", "body", "cookies", "encoding", "flags")
 _BASE = frozenset(Request.attributes)
 _UNREADABLE = (
     msgspec.MsgspecError,
@@ -87,7 +87,7 @@ class RequestCodec:
             record["_class"] = f"{kind.__module__}.{kind.__name__}"
             more = [name for name in kind.attributes if name not in _BASE]
             record.update({name: getattr(request, name) for name in more})
-        for name in ("url", "method", "priority", "dont_filter", "cb_kwargs", "meta", *_REST[1:]):
+        for name in ("url", "method", "priority", "dont_filter", "cb_kwargs", "meta", *_REST):
             record[name] = getattr(request, name)
         return self.encode_record(record)
 

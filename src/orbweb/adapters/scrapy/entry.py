@@ -14,6 +14,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.request import RequestFingerprinter
 
 from orbweb.adapters.scrapy.dupefilter import RFPDupeFilter, set_fingerprint
+from orbweb.adapters.scrapy.identity import signed
 from orbweb.adapters.scrapy.wishes import EXACT
 from orbweb.errors import ConfigError
 from orbweb.frontier.base import PRIORITY_LIMIT, NewRequest
@@ -120,7 +121,7 @@ class Filter:
             self.fingerprint: Fingerprint = _nothing
             return
         if settings.get("ORBWEB_FINGERPRINT") == "scrapy-redis":
-            self.fingerprint = lambda request: _number(bytes.fromhex(set_fingerprint(request)))
+            self.fingerprint = lambda request: signed(bytes.fromhex(set_fingerprint(request)))
             return
         self.fingerprint = self._by_project
         if kind is ScrapyDupeFilter:
@@ -143,10 +144,10 @@ class Filter:
 
     def _by_project(self, request: Request) -> int:
         if not self._is_plain or request.method != "GET" or request.body:
-            return _number(self._fingerprinter.fingerprint(request))
+            return signed(self._fingerprinter.fingerprint(request))
         print_ = self._prints.get(request.url)
         if print_ is None:
-            print_ = _number(self._fingerprinter.fingerprint(request))
+            print_ = signed(self._fingerprinter.fingerprint(request))
             if len(self._prints) >= MOST_PRINTS:
                 self._prints.clear()
             if "verbatim_url" not in request.meta:
@@ -155,11 +156,7 @@ class Filter:
 
     def _by_filter(self, request: Request) -> int:
         found = self._made.request_fingerprint(request)
-        return _number(bytes.fromhex(found) if isinstance(found, str) else bytes(found))
-
-
-def _number(digest: bytes) -> int:
-    return int.from_bytes(digest[:8], "big", signed=True)
+        return signed(bytes.fromhex(found) if isinstance(found, str) else bytes(found))
 
 
 def _nothing(request: Request) -> None:

@@ -21,6 +21,7 @@ from orbweb.adapters.scrapy.failures import reason_of, text_of
 from orbweb.adapters.scrapy.threads import answer
 from orbweb.adapters.scrapy.turns import BUSY, GRANTED, meeting_of
 from orbweb.adapters.scrapy.work import Work
+from orbweb.download.base import Meeting
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.model.reasons import Reason
 
@@ -214,7 +215,7 @@ class TurnGate:
         """A failed fetch is a bad sign of its host."""
         work = self._desk.work_on(request)
         if work is not None and work.lease is not None and not isinstance(exception, IgnoreRequest):
-            meeting = meeting_of(work.lease.host, 599, None)
+            meeting = Meeting(work.lease.host, healthy=False)
             self._desk.room.meet(meeting, request.meta.get("download_latency", 0.0))
 
     def response_downloaded(self, response: Response, request: Request) -> None:

@@ -22,10 +22,10 @@ def link_key(url: str, made_by: str) -> tuple[int, str]:
         raise ConfigError(f"fingerprints are made by {' or '.join(MADE_BY)}, not {made_by!r}")
     request = Request(url)
     if made_by == "scrapy":
-        return signed(fingerprint(request).hex()), host_of(request.url)
-    return signed(set_fingerprint(request)), host_of(request.url)
+        return signed(fingerprint(request)), host_of(request.url)
+    return signed(bytes.fromhex(set_fingerprint(request))), host_of(request.url)
 
 
-def signed(digest: str) -> int:
-    """The first 64 bits of a hexadecimal digest as the frontier counts them."""
-    return int.from_bytes(bytes.fromhex(digest)[:8], "big", signed=True)
+def signed(digest: bytes) -> int:
+    """The first 64 bits of a digest as the frontier counts them."""
+    return int.from_bytes(digest[:8], "big", signed=True)

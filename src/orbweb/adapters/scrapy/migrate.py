@@ -30,7 +30,6 @@ from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.valkey import ValkeyFrontier
 
 PAGE = 500
-ORDERS = ("priority", "fifo", "lifo")
 COUNT = {"list": "LLEN", "set": "SCARD", "zset": "ZCARD"}
 
 Say = Callable[[str], None]
@@ -189,7 +188,9 @@ class Reader:
         payload = self._codec.encode_record(record)
         request = _bare(record)
         if not request.dont_filter:
-            return self._entry.admit(request, payload, signed(set_fingerprint(request)))
+            return self._entry.admit(
+                request, payload, signed(bytes.fromhex(set_fingerprint(request)))
+            )
         origin = (self._key, str(place))
         return self._entry.admit(request, payload, None, *origin, seed=True)
 
@@ -298,7 +299,7 @@ def read_marks(members: Iterable[bytes], refused: dict[str, int]) -> Iterable[by
     """Members of a duplicate filter as the frontier's fingerprints."""
     for member in members:
         try:
-            yield b"%d" % signed(member.decode())
+            yield b"%d" % signed(bytes.fromhex(member.decode()))
         except ValueError:
             _tally(refused, "a member of the duplicate filter is no hexadecimal fingerprint")
 

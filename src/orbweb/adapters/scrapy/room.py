@@ -20,6 +20,7 @@ from orbweb.adapters.scrapy.service import Owner, Service
 from orbweb.download.base import Meeting
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.pacer import Turn
+from orbweb.engine.threads import loop_factory
 from orbweb.frontier.base import Held, Lease
 from orbweb.log import get_logger
 
@@ -142,7 +143,7 @@ class Room:
     def _run(self) -> None:
         error: BaseException | None = None
         try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(self._until_closed())
         except BaseException as caught:  # told to the crawl, whatever it is
             error = _first(caught)
@@ -174,15 +175,6 @@ class Room:
             await asyncio.wait([serving])
         if not serving.cancelled():
             serving.result()
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:  # Windows
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 def _first(error: BaseException) -> BaseException:

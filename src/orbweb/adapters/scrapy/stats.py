@@ -11,6 +11,7 @@ import logging
 import threading
 import uuid
 from datetime import datetime
+from importlib.resources import files
 from typing import Any, Self
 
 from redis.exceptions import RedisError
@@ -19,7 +20,6 @@ from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
 
 from orbweb.adapters.scrapy import connection, defaults
-from orbweb.adapters.scrapy.scripts import lua_text
 from orbweb.log import event, get_logger
 
 log = get_logger("orbweb.scrapy")
@@ -27,7 +27,7 @@ FLUSH_SECONDS = 5.0
 SILENT_MS = 60_000
 """A worker that has not sent for this long is gone."""
 
-MERGE = lua_text("merge_stats")
+MERGE = (files(__package__) / "lua" / "merge_stats.lua").read_text("utf-8")
 
 
 class RedisStatsCollector(StatsCollector):
