@@ -59,10 +59,11 @@ def show_first(settings: Settings, key: str, limit: int, *, as_json: bool) -> No
 
 def count(settings: Settings, key: str, run: str | None, *, as_json: bool) -> None:
     """Print how many tasks there are in each state."""
-    waiting = _ask(settings, key, lambda tasks: tasks.count())
     status = Status(RunState.NEW)
-    with suppress(ConfigError):  # no run has begun yet
-        status = ask(settings, lambda admin: _status(admin, key, run))
+    with existing_store(settings, Path.cwd()):  # one start of an embedded store for both questions
+        waiting = _ask(settings, key, lambda tasks: tasks.count())
+        with suppress(ConfigError):  # no run has begun yet
+            status = ask(settings, lambda admin: _status(admin, key, run))
     counts = {
         "waiting": waiting,
         "open": status.tasks,

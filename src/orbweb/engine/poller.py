@@ -116,12 +116,13 @@ class Poller(Source):
         tasks = await self._tools.source.poll(self._tasks.batch)
         if not tasks and not final:
             return 0
+        final = final and not tasks
         requests = [task_request(task) for task in tasks]
         push = self._session.seed_push
-        reply = await push(self._token, self._batch + 1, final and not tasks, requests)
+        reply = await push(self._token, self._batch + 1, final, requests)
         if reply.code is SeedCode.GAP:  # what was polled before is in no longer
             self._batch = reply.cursor
-            reply = await push(self._token, self._batch + 1, final and not tasks, requests)
+            reply = await push(self._token, self._batch + 1, final, requests)
             await self._recover()
         if reply.code is SeedCode.STALE and tasks:
             log.warning(
@@ -129,7 +130,7 @@ class Poller(Source):
                 len(tasks),
             )
         found = self._note_reply(reply._replace(added=len(tasks)))
-        if final and not tasks:
+        if final:
             self._token = ""
         return found
 
