@@ -214,6 +214,18 @@ class TaskContract:
         assert ended(end) == ("t0", "one", "")
         assert not await node.frontier.redrive([first.id, second.id])
 
+    async def test_a_retried_letter_of_a_task_that_was_pushed_again_takes_nothing_from_it(
+        self, store: Store
+    ) -> None:
+        node = await working(store, "one")
+        (task,) = await node.take()
+        await kill(node, task)
+        assert [ended(end)[2] for end in await finish_all(node)] == ["timeout"]
+        await node.frontier.add([task_request(NewTask("t0", "again"))])
+        await node.frontier.redrive([task.id])
+        assert await node.ids() == ["t0.task"]
+        assert await node.ids() == []  # its end is not told while it is worked on
+
     async def test_a_dropped_dead_letter_leaves_its_task_failed(self, store: Store) -> None:
         node = await working(store, "one")
         (task,) = await node.take()
