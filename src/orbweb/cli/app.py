@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orbweb.cli import asking, polite, tasking
+from orbweb.cli import asking, polite, running, tasking
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -311,8 +311,10 @@ def reset(
 
 
 asking.add_to(app)
+running.add_to(app)
 polite.add_to(app)
 tasking.add_to(app)
+running.add_to(app)
 
 
 @failed.command("list")
