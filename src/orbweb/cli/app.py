@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orbweb.cli import asking, polite, running, tasking
+from orbweb.cli import asking, making, polite, running, tasking
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -80,7 +80,7 @@ def root(
 def run(
     target: Annotated[
         str,
-        typer.Argument(metavar="SPIDER", help="FILE[:Class] or module:Class, such as shop.py."),
+        typer.Argument(metavar="SPIDER", help="FILE[:Class], module:Class or its name."),
     ],
     workers: Annotated[
         int, typer.Option("-w", "--workers", metavar="N", min=1, help="Processes on this machine.")
@@ -193,38 +193,7 @@ def demo() -> None:
     raise typer.Exit(run_demo())
 
 
-@app.command()
-def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the folder and the spider.")],
-    batch: Annotated[
-        bool, typer.Option("--batch", help="A BatchSpider, over a table in SQLite.")
-    ] = False,
-    task: Annotated[bool, typer.Option("--task", help="A TaskSpider.")] = False,
-) -> None:
-    """Make a folder with a spider that runs at once against the built-in demo site."""
-    from orbweb.cli.new import new_project
-
-    new_project(name, batch=batch, task=task)
-
-
-@app.command()
-def genitem(
-    table: Annotated[
-        str, typer.Option("--table", metavar="T", help="The table; schema.table is possible.")
-    ],
-    url: Annotated[
-        str | None,
-        typer.Option("--from-sql", metavar="URL", help="Its database, default SQL_URL."),
-    ] = None,
-    class_name: Annotated[
-        str | None, typer.Option("--name", metavar="CLASS", help="Default: by the table.")
-    ] = None,
-    update: Annotated[bool, typer.Option("--update", help="Write an UpdateItem.")] = False,
-) -> None:
-    """Write an Item class with the columns of a table, to stdout."""
-    from orbweb.cli.genitem import print_item
-
-    print_item(url, table, class_name, update=update)
+making.add_to(app)
 
 
 @app.command()
