@@ -126,6 +126,15 @@ class Admin:
                     if body is not None:
                         yield dead_letter(id.decode(), body, page[id])
 
+    async def response(self, info: RunInfo, letter: DeadLetter) -> bytes | None:
+        """What was answered to a dead letter last, packed; None when nothing is kept of it."""
+        for shard in range(info.status.shards):
+            client = self._servers.of_shard(shard)
+            found = await answer_of(client.hget(self._keys(info, shard).responses, letter.id))
+            if found is not None:
+                return bytes(found)
+        return None
+
     async def retry(self, info: RunInfo, ids: Sequence[str]) -> int:
         """Let dead letters return to their queues; returns how many were found."""
         return await self._redrive(info, ids, drop=False)

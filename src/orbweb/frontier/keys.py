@@ -125,7 +125,8 @@ RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
     | {"loads", "homes", "left", "outbox"}
     | {"tasks", "open", "fallen", "faults", "failed_tasks", "moved", "idle"}
-    | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
+    | {"visited", "visits", "parked", "claims", "nodes", "beats", "reasons", "seen"}
+    | {"dead", "why", "responses"}
 )
 
 ITEM_KEYS = frozenset({"items", "marks", "failed_items", "quality"})
