@@ -39,10 +39,14 @@ MUTANTS = (
         "if room then",
     ),
     Mutant(
-        "the response of an earlier death is kept", "shard", "  call('HDEL', OF_DEAD.responses, id)\n"
+        "the response of an earlier death is kept",
+        "shard",
+        "  call('HDEL', OF_DEAD.responses, id)\n",
     ),
     Mutant(
-        "a response stays when its dead letter goes", "redrive", "  call('HDEL', OF_DEAD.responses, id)\n"
+        "a response stays when its dead letter goes",
+        "redrive",
+        "  call('HDEL', OF_DEAD.responses, id)\n",
     ),
     Mutant(
         "a dead letter forgets who held it",
@@ -607,8 +611,8 @@ TORN_MUTANTS = (
     Mutant(
         "request is forgotten before it is buried",
         "nack",
-        "      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5], token)\n      end_visits(id, true)\n"
-        "      forget(id)\n",
+        "      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5], token)\n"
+        "      end_visits(id, true)\n      forget(id)\n",
         "      forget(id)\n      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5], token)\n"
         "      end_visits(id, true)\n",
     ),

@@ -14,7 +14,7 @@ from orbweb.engine.journal import Attempt
 from orbweb.engine.outputs import Outputs, Refused
 from orbweb.engine.pacer import Pacer, Turn
 from orbweb.engine.tools import StepTools
-from orbweb.engine.traces import is_mistake, own_trace
+from orbweb.engine.traces import is_mistake, own_trace, place_of
 from orbweb.errors import (
     HostBusy,
     LeaseLost,
@@ -30,6 +30,7 @@ from orbweb.errors import (
 from orbweb.frontier.base import TASKS_HOST, Ack, Lease, Nack, NewRequest
 from orbweb.frontier.tasks import page_of
 from orbweb.log import get_logger, writable
+from orbweb.model.answer import pack_answer
 from orbweb.model.fingerprint import request_id
 from orbweb.model.item import ItemRecord, Origin
 from orbweb.model.reasons import Reason
@@ -70,6 +71,8 @@ class Page:
     outputs: Outputs
     reason: Reason = Reason.DONE
     error: str = ""
+    answer: bytes = b""
+    """Of a page that failed: what is kept of its response."""
 
 
 class _SinkClosed(Exception):
@@ -421,6 +424,7 @@ class Step:
                 error,
                 tuple(outputs.skipped.items()),
                 self._emitted,
+                page.answer,
             )
         )
 
@@ -463,7 +467,8 @@ class Step:
         Of a page that failed for good, what it had yielded before still enters.
         """
         retries, most = self.lease.retries, self._tools.options.run.max_retries
-        text = error_text(error)
+        place = place_of(error)
+        text = error_text(error)[: LONGEST_ERROR - len(place)] + place
         shown = text.removesuffix(f" for {request.url}")
         if reason is Reason.ROBOTS_UNREACHABLE and retry_after is not None:
             await self._tools.pacing.signals.hold_off(self.lease.host, retry_after)
@@ -486,7 +491,12 @@ class Step:
         outputs = outputs or self._new_outputs(request)
         if self._tools.callbacks.overrides("failed_request"):
             await self._collect_failed(request, response, outputs)
-        return Page(request.url, outputs, reason, text or str(reason))
+        answer = self._kept(response)
+        return Page(request.url, outputs, reason, text or str(reason), answer)
+
+    def _kept(self, response: Response | None) -> bytes:
+        most = self._tools.options.failed_response_bytes
+        return pack_answer(response, most) if response is not None and most else b""
 
     async def _collect_failed(
         self, request: Request, response: Response | None, outputs: Outputs

@@ -507,6 +507,7 @@ def _engine_options(
     spider: BaseSpider, settings: Settings, start: Start, node: str
 ) -> EngineOptions:
     concurrency = settings["CONCURRENT_REQUESTS"]
+    shared = isinstance(spider, Spider)
     return EngineOptions(
         node=node,
         spider=spider.name,
@@ -531,6 +532,7 @@ def _engine_options(
         count_items=settings["QUALITY_ENABLE"],
         seed_batch=settings["SEED_BATCH"],
         seed_pending_limit=_pending_limit(spider, settings),
+        failed_response_bytes=settings["FAILED_RESPONSE_MAXSIZE"] if shared else 0,
         tasks=_task_options(spider, settings),
     )
 
@@ -578,6 +580,7 @@ def _run_config(settings: Settings, seen: SeenConfig) -> RunConfig:
         lease_ms=int(settings["SPIDER_TASK_LEASE"] * 1000),
         max_retries=settings["SPIDER_MAX_RETRY_TIMES"],
         max_deliveries=settings["MAX_DELIVERIES"],
+        kept_responses=settings["FAILED_RESPONSES_KEPT"],
         keep_alive=settings["SPIDER_KEEP_ALIVE"],
         dedup_scope=_dedup_scope(settings),
         seen=seen,
