@@ -127,6 +127,16 @@ class Admin:
                     if body is not None:
                         yield dead_letter(id.decode(), body, page[id])
 
+    async def dead_letter(self, info: RunInfo, id: str) -> DeadLetter | None:
+        """The dead letter with exactly this id; None when there is none."""
+        for shard in range(info.status.shards):
+            keys, client = self._keys(info, shard), self._servers.of_shard(shard)
+            why = await answer_of(client.hget(keys.why, id))
+            body = await answer_of(client.hget(keys.dead, id)) if why is not None else None
+            if why is not None and body is not None:
+                return dead_letter(id, body, why)
+        return None
+
     async def response(self, info: RunInfo, letter: DeadLetter) -> bytes | None:
         """What was answered to a dead letter last, packed; None when nothing is kept of it."""
         for shard in range(info.status.shards):
