@@ -221,7 +221,7 @@ class Step:
             try:
                 return await self._tools.chain.download(
                     request,
-                    download_midware=self._midware(request),
+                    download_midware=self._tools.callbacks.midware(request),
                     gate=self._pacer,
                     admit=self._admit_redirect,
                 )
@@ -244,18 +244,6 @@ class Step:
                 raise LeaseLost(f"lease of {self.lease.id} is lost")
             if not free:
                 return Reason.DUPLICATE_REDIRECT
-        return None
-
-    def _midware(self, request: Request) -> Callable[[Request], Any] | None:
-        """The request's own `download_midware`, else the spider's if it has one."""
-        own = request.download_midware
-        if own is not None:
-            found = own if callable(own) else getattr(self._tools.spider, own, None)
-            if callable(found):
-                return found
-        if self._tools.callbacks.overrides("download_midware"):
-            hook: Callable[[Request], Any] = self._tools.spider.download_midware
-            return hook
         return None
 
     def _is_held(self) -> bool:
@@ -327,7 +315,7 @@ class Step:
     async def _parse(self, request: Request, response: Response | None) -> Page | None:
         outputs = self._new_outputs(request)
         try:
-            if response is not None and not await self._is_valid(request, response):
+            if response is not None and not await self._tools.callbacks.accepts(request, response):
                 self._settle(Ack(*self.held, Reason.VALIDATION))
                 return None
             function = self._tools.callbacks.resolve(request)
@@ -347,12 +335,6 @@ class Step:
                 log.error("callback failed on %s", request.url, exc_info=own_trace(error))
             return await self._fail(request, response, Reason.CALLBACK_ERROR, error, outputs)
         return Page(request.url, outputs)
-
-    async def _is_valid(self, request: Request, response: Response) -> bool:
-        callbacks = self._tools.callbacks
-        if not callbacks.overrides("validate"):
-            return True
-        return await callbacks.call(self._tools.spider.validate, request, response) is not False
 
     def _new_outputs(self, request: Request) -> Outputs:
         tools = self._tools

@@ -28,6 +28,7 @@ from orbweb.download.robots import (
 )
 from orbweb.download.send import Sender
 from orbweb.download.status import StatusPolicy
+from orbweb.engine.callbacks import Callbacks
 from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
 from orbweb.engine.report import RunReport
@@ -166,6 +167,39 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
             with suppress(StoreUnavailable):
                 await store.watch()
         return await judged(report, store.counts, rules)
+
+
+# -- a trial
+
+
+@dataclass(frozen=True, slots=True)
+class TrialParts:
+    """How a spider fetches and parses, as in a run, but without one."""
+
+    chain: Chain
+    callbacks: Callbacks
+    codec: Codec
+    options: EngineOptions
+
+
+@asynccontextmanager
+async def trial_parts(
+    spider: BaseSpider, settings: Settings, robots: RobotsStore
+) -> AsyncIterator[TrialParts]:
+    """Put the parts together. Raises `ConfigError`."""
+    threads = CallbackThreads(settings["CALLBACK_THREADS"])
+    node = uuid.uuid4().hex
+    try:
+        options = _engine_options(spider, settings, Start(), node)
+        downloader = _build_downloader(settings)
+        chain = _build_chain(downloader, settings, robots, node, random.Random(), threads)
+        codec = WireCodec() if isinstance(spider, Spider) else ObjectCodec()
+        try:
+            yield TrialParts(chain, Callbacks(spider, threads.run, BaseParser), codec, options)
+        finally:
+            await chain.close()
+    finally:
+        threads.close()
 
 
 # -- the store
@@ -467,7 +501,7 @@ def _build_engine(
     stack.callback(storing.close)
     options = _engine_options(spider, settings, start, node)
     downloader = _build_downloader(settings)
-    chain = _build_chain(downloader, settings, options, store, node, rng, threads)
+    chain = _build_chain(downloader, settings, store.robots, node, rng, threads)
     stack.push_async_callback(chain.close)
     pipelines = load_pipelines(spider, settings, store.url)
     if not pipelines:
@@ -635,8 +669,7 @@ def _vitals(downloader: HttpDownloader, folder: Path) -> VitalSigns:
 def _build_chain(
     downloader: HttpDownloader,
     settings: Settings,
-    options: EngineOptions,
-    store: _Store,
+    robots: RobotsStore,
     node: str,
     rng: random.Random,
     threads: CallbackThreads,
@@ -652,7 +685,7 @@ def _build_chain(
     return Chain(
         downloader,
         middlewares=load_middlewares(settings["DOWNLOADER_MIDDLEWARES"], settings),
-        robots=_build_robots(settings, sender, store, node, rng),
+        robots=_build_robots(settings, sender, robots, node, rng),
         obey_robots=settings["ROBOTS_OBEY"],
         status=status,
         redirects=RedirectRules(settings["MAX_REDIRECTS"], settings["REQUEST_TIMEOUT"]),
@@ -661,11 +694,11 @@ def _build_chain(
 
 
 def _build_robots(
-    settings: Settings, sender: Sender, store: _Store, node: str, rng: random.Random
+    settings: Settings, sender: Sender, store: RobotsStore, node: str, rng: random.Random
 ) -> Robots:
     return Robots(
         sender,
-        store.robots,
+        store,
         RobotsOptions(
             robots_agent(settings),
             ttl_seconds=settings["ROBOTS_CACHE_TTL"],
