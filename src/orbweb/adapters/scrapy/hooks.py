@@ -224,6 +224,6 @@ class TurnGate:
         """Tell the fleet what a host has answered."""
         work = self._desk.work_on(request)
         if work is not None and work.lease is not None:
-            headers = response.headers.to_unicode_dict()
+            headers: Any = response.headers.to_unicode_dict()
             meeting = self._status.meeting(work.lease.host, response.status, headers)
             self._desk.room.meet(meeting, request.meta.get("download_latency", 0.0))
