@@ -223,6 +223,8 @@ OUTPUT = (
             "usual; 0 = none.", "runs", low=0),
     Setting("ITEM_MAX_CACHED_COUNT", COUNT, 5000, "When this many items wait to be stored, the "
             "node takes no further requests.", "items", low=1),
+    Setting("ITEM_MAX_CACHED_SIZE", SIZE, 64 * MIB, "The same when the items that wait hold about "
+            "so much text and data, such as 64 MiB.", "bytes", low=1),
     Setting("BUFFER_FLUSH_INTERVAL", NUMBER, 0.1, "Longest time that items wait for others to be "
             "stored with.", "seconds", low=0),
     Setting("OUTPUT_DIR", TEXT, "", "Folder of the files with items; empty = the working "

@@ -510,6 +510,7 @@ def _build_engine(
         pipelines,
         flush_interval=settings["BUFFER_FLUSH_INTERVAL"],
         max_items=settings["ITEM_MAX_CACHED_COUNT"],
+        max_bytes=settings["ITEM_MAX_CACHED_SIZE"],
         rng=rng,
         run_blocking=storing.run,
     )
