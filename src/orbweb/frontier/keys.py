@@ -133,11 +133,13 @@ RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
     | {"loads", "homes", "left", "outbox"}
     | {"tasks", "open", "fallen", "faults", "failed_tasks", "moved", "idle"}
-    | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
+    | {"visited", "visits", "parked", "claims", "nodes", "beats", "reasons", "seen"}
+    | {"dead", "why", "responses"}
 )
 
-ITEM_KEYS = frozenset({"items", "marks", "failed_items", "quality"})
-"""Keys of a run that no transition reads, see `frontier/items.py`; `collect` removes them."""
+ITEM_KEYS = frozenset({"items", "marks", "failed_items", "quality", "counts"})
+"""Keys of a run that no transition of requests reads, see `frontier/items.py` and `totals.py`;
+`collect` removes them."""
 
 
 def split_run_name(name: str) -> tuple[str, str, str]:

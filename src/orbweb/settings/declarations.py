@@ -216,6 +216,8 @@ OUTPUT = (
             "usual; 0 = none.", "runs", low=0),
     Setting("ITEM_MAX_CACHED_COUNT", COUNT, 5000, "When this many items wait to be stored, the "
             "node takes no further requests.", "items", low=1),
+    Setting("ITEM_MAX_CACHED_SIZE", SIZE, 64 * MIB, "The same when the items that wait hold about "
+            "so much text and data, such as 64 MiB.", "bytes", low=1),
     Setting("BUFFER_FLUSH_INTERVAL", NUMBER, 0.1, "Longest time that items wait for others to be "
             "stored with.", "seconds", low=0),
     Setting("OUTPUT_DIR", TEXT, "", "Folder of the files with items; empty = the working "
@@ -263,6 +265,14 @@ OUTPUT = (
             "the store, for all machines; 0 = none.", "lines", low=0),
     Setting("RUN_SUMMARY_ENABLE", FLAG, True, "Print one line ORBWEB_RUN_SUMMARY {json} at the "
             "end."),
+)  # fmt: skip
+
+FAILURES = (
+    Setting("FAILED_RESPONSE_MAXSIZE", SIZE, 64 * 1024, "So much of the last body of a request "
+            "that is given up is kept in the store, packed; 0 = no response is kept.", "bytes",
+            low=0),
+    Setting("FAILED_RESPONSES_KEPT", COUNT, 1000, "Of so many failed requests of a run (of each "
+            "of its shards) the response is kept.", "responses", low=0),
 )  # fmt: skip
 
 DATABASES = (
@@ -331,7 +341,7 @@ BATCHES = (
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
-        for group in (STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, OUTPUT, DATABASES)
+        for group in (STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, OUTPUT, FAILURES, DATABASES)
         for setting in group
     }
 )
