@@ -7,11 +7,7 @@ from typing import Annotated
 
 import typer
 
-<<<<<<< HEAD
 from orbweb.cli import asking, failing, making, polite, running, tasking
-=======
-from orbweb.cli import asking, failing, polite, running, tasking
->>>>>>> main
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -300,10 +296,6 @@ def reset(
 asking.add_to(app)
 polite.add_to(app)
 tasking.add_to(app)
-<<<<<<< HEAD
-running.add_to(app)
-=======
->>>>>>> main
 failing.add_to(app)
 
 
