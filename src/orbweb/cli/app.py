@@ -297,6 +297,7 @@ asking.add_to(app)
 polite.add_to(app)
 tasking.add_to(app)
 failing.add_to(app)
+running.add_to(app)
 
 
 @items.command("dedup")
@@ -765,11 +766,16 @@ def doctor(change: Set = None, store_url: Store = None, as_json: AsJson = False)
 
 
 @app.command()
-def version(as_json: AsJson = False) -> None:
+def version(
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Also the packages that are used.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """The version of Orbweb, Python and the platform.
 
-    Example: orbweb version --json
+    Example: orbweb version -v
     """
     from orbweb.cli.about import version as show_version
 
-    show_version(as_json=as_json)
+    show_version(as_json=as_json, packages=verbose)
