@@ -200,6 +200,13 @@ class Admin:
         """What the nodes of a job tell of it."""
         return JobBook(self._client, self._prefix, job)
 
+    async def server_info(self) -> list[dict[str, Any]]:
+        """What each server of the shards says of itself (INFO), for people who look for a fault."""
+        clients = {
+            id(client): client for client in map(self._servers.of_shard, range(self._shards))
+        }
+        return [dict(await answer_of(client.info())) for client in clients.values()]
+
     def kept(self, job: str) -> RunBook:
         """What is kept of a job's runs, also of those that are gone."""
         return RunBook(self._client, self._prefix, job)
