@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +21,7 @@ from orbweb.settings.kinds import (
     TEXTS,
     Kind,
 )
+from orbweb.settings.version import own_version
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -49,13 +49,6 @@ class Setting:
     """It could change while a crawl runs, because nothing is built from it at the start."""
     secret: bool = False
     """It may carry a password: it is masked wherever it is shown."""
-
-
-def _version() -> str:
-    try:
-        return metadata.version("orbweb")
-    except metadata.PackageNotFoundError:
-        return "dev"
 
 
 STORE = (
@@ -175,7 +168,7 @@ CRAWL = (
 )  # fmt: skip
 
 DOWNLOAD = (
-    Setting("USER_AGENT", TEXT, f"orbweb/{_version()}", "What the crawler says it is; add how "
+    Setting("USER_AGENT", TEXT, f"orbweb/{own_version()}", "What the crawler says it is; add how "
             "to reach you."),
     Setting("ROBOTS_OBEY", FLAG, True, "Follow robots.txt (RFC 9309)."),
     Setting("ROBOTS_USER_AGENT", TEXT, "", "Name looked for in robots.txt; empty = the product "
@@ -274,6 +267,14 @@ OUTPUT = (
             "end."),
 )  # fmt: skip
 
+FAILURES = (
+    Setting("FAILED_RESPONSE_MAXSIZE", SIZE, 64 * 1024, "So much of the last body of a request "
+            "that is given up is kept in the store, packed; 0 = no response is kept.", "bytes",
+            low=0),
+    Setting("FAILED_RESPONSES_KEPT", COUNT, 1000, "Of so many failed requests of a run (of each "
+            "of its shards) the response is kept.", "responses", low=0),
+)  # fmt: skip
+
 DATABASES = (
     Setting("SQL_URL", TEXT, "", "Database of SqlPipeline: postgresql://…, mysql://… or "
             "sqlite:///file.db.", secret=True),
@@ -340,7 +341,7 @@ BATCHES = (
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
-        for group in (STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, OUTPUT, DATABASES)
+        for group in (STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, OUTPUT, FAILURES, DATABASES)
         for setting in group
     }
 )
