@@ -362,13 +362,10 @@ class Engine:
                     await self._teller.tell()
 
     async def _tell_last(self) -> None:
-        """Tell what was met at hosts since the last report, and that this node is at its end, if
-        the store answers at once."""
-        self._gauge.end()
+        """Tell what was met at hosts since the last report, if the store answers at once."""
         with suppress(TimeoutError, RunLost):
             async with asyncio.timeout(LAST_CALL_SECONDS):
                 await self._signals.flush()
-                await self._session.renew([], self._gauge.beat)
 
     async def _call_hook(self, name: str) -> None:
         """Call a hook of the spider, if it has one; a node that is to stop waits no longer."""

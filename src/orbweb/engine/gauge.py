@@ -53,7 +53,6 @@ class Gauge:
         self._dials = dials
         self._clock = clock
         self._samples: deque[tuple[float, int]] = deque()
-        self._ended = False
 
     def sample(self) -> None:
         """Remember how far the node has come, and describe it."""
@@ -62,11 +61,6 @@ class Gauge:
         while now - self._samples[0][0] > RATE_SECONDS:
             self._samples.popleft()
         self.beat = self._describe()
-
-    def end(self) -> None:
-        """The node is at its end: its last beat says so, and its silence means nothing."""
-        self._ended = True
-        self.sample()
 
     def progress(self) -> Progress:
         """A snapshot for the progress line."""
@@ -101,7 +95,6 @@ class Gauge:
             "rate": round(self._rate(), 2),
             "limited_by": self._limited_by(),
             "stopping": dials.is_stopping(),
-            "ended": self._ended,
             "vitals": dials.vitals(),
         }
         dials.stats.counts.see(dials.tally)
