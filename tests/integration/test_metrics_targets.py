@@ -25,7 +25,7 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.metrics import catalogue
 from orbweb.metrics.server import serving
 from orbweb.metrics.targets import address, write_targets
-from orbweb.settings import load_settings
+from orbweb.settings import Settings, load_settings
 from orbweb.spiders.build import Start, run_spider
 
 NODE_METRICS = {
@@ -120,17 +120,6 @@ def server() -> Iterator[Server]:
     server.stop()
 
 
-def orbweb(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "orbweb", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def test_metrics_serve_goes_on_until_it_is_told_to_end(server: Server, tmp_path: Path) -> None:
     command = ("metrics", "serve", "--port", "0", "--store", server.url)
     with subprocess.Popen(
@@ -155,10 +144,14 @@ def test_metrics_serve_goes_on_until_it_is_told_to_end(server: Server, tmp_path:
             process.kill()
 
 
+def settings_of(url: str, folder: Path) -> Settings:
+    return load_settings(overrides={"REDIS_URL": url}, directory=folder, environ={})
+
+
 def test_metrics_show_prints_text_or_json(
-    server: Server, capsys: pytest.CaptureFixture[str]
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = load_settings(overrides={"REDIS_URL": server.url})
+    settings = settings_of(server.url, tmp_path)
     show_metrics(settings, as_json=False)
     assert "orbweb_build_info" in names(capsys.readouterr().out)
     show_metrics(settings, as_json=True)
@@ -167,10 +160,10 @@ def test_metrics_show_prints_text_or_json(
     assert up in samples
 
 
-def test_a_store_that_is_not_there_is_an_error_of_show_but_not_of_serve() -> None:
+def test_a_store_that_is_not_there_is_an_error_of_show_but_not_of_serve(tmp_path: Path) -> None:
     url = f"redis://127.0.0.1:{free_port()}/0"
     with pytest.raises(StoreUnavailable, match="no Redis or Valkey answers"):
-        show_metrics(load_settings(overrides={"REDIS_URL": url}), as_json=False)
+        show_metrics(settings_of(url, tmp_path), as_json=False)
 
 
 def test_dashboards_and_rules_are_written_but_no_change_is_overwritten(
