@@ -31,6 +31,7 @@ GROUPS = (
     ("Download", declarations.DOWNLOAD),
     ("Items and logs", declarations.OUTPUT),
     ("Metrics", declarations.METRICS),
+    ("Failed requests", declarations.FAILURES),
     ("Databases", declarations.DATABASES),
 )
 

@@ -117,7 +117,7 @@ class Engine:
         self._callbacks = Callbacks(parts.spider, world.run_blocking, parts.spider_base)
         journal = self._make_journal()
         self._admission = Admission(
-            _link_rules(options),
+            link_rules(options),
             parts.codec,
             self._callbacks.knows,
             journal.skipped,
@@ -525,7 +525,8 @@ class _KeeperLink:
         self._loop.call_soon_threadsafe(self._shutdown.request, "an operator asked the run to stop")
 
 
-def _link_rules(options: EngineOptions) -> LinkRules:
+def link_rules(options: EngineOptions) -> LinkRules:
+    """Which links a node with these options takes."""
     return LinkRules(
         depth_limit=options.depth_limit,
         url_length_limit=options.url_length_limit,

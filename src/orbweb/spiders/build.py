@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from orbweb.download.robots import (
 )
 from orbweb.download.send import Sender
 from orbweb.download.status import StatusPolicy
+from orbweb.engine.callbacks import Callbacks
 from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
 from orbweb.engine.report import RunReport
@@ -44,6 +46,7 @@ from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.robots import ValkeyRobotsStore
+from orbweb.frontier.runbook import RunBook
 from orbweb.frontier.seen import SeenConfig, SeenKind
 from orbweb.frontier.seen_state import FillWatch, LocalFillWatch
 from orbweb.frontier.servers import Servers, judge_all, reach
@@ -60,6 +63,7 @@ from orbweb.monitor.vitals import VitalSigns
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
 from orbweb.settings.log import configure_log
+from orbweb.spiders.account import Account, CountingLog, run_made
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.crawl_log import crawl_log
@@ -149,7 +153,10 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
         lines = await stack.enter_async_context(
             crawl_log(settings, start.directory or Path.cwd(), spider.name, node, store.book)
         )
-        engine = _build_engine(spider, settings, start, store, stack, node, lines)
+        counting = CountingLog(lines)
+        account = Account(store.runs, run_made(spider, settings), counting.tally)
+        tell = partial(_tell, account, store, node)
+        engine = _build_engine(spider, settings, start, store, stack, node, counting, tell)
         uninstall = install_signals(engine.shutdown)
         stack.callback(uninstall)
         spider.bind(engine)
@@ -168,7 +175,41 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
         if store.watch is not None:
             with suppress(StoreUnavailable):
                 await store.watch()
-        return await judged(report, store.counts, rules)
+        await tell()
+        return await account.end(store.epoch(), await judged(report, store.counts, rules))
+
+
+# -- a trial
+
+
+@dataclass(frozen=True, slots=True)
+class TrialParts:
+    """How a spider fetches and parses, as in a run, but without one."""
+
+    chain: Chain
+    callbacks: Callbacks
+    codec: Codec
+    options: EngineOptions
+
+
+@asynccontextmanager
+async def trial_parts(
+    spider: BaseSpider, settings: Settings, robots: RobotsStore
+) -> AsyncIterator[TrialParts]:
+    """Put the parts together. Raises `ConfigError`."""
+    threads = CallbackThreads(settings["CALLBACK_THREADS"])
+    node = uuid.uuid4().hex
+    try:
+        options = _engine_options(spider, settings, Start(), node)
+        downloader = _build_downloader(settings)
+        chain = _build_chain(downloader, settings, robots, node, random.Random(), threads)
+        codec = WireCodec() if isinstance(spider, Spider) else ObjectCodec()
+        try:
+            yield TrialParts(chain, Callbacks(spider, threads.run, BaseParser), codec, options)
+        finally:
+            await chain.close()
+    finally:
+        threads.close()
 
 
 async def _serve_metrics(
@@ -213,6 +254,10 @@ class _Store:
     """What nodes have counted; None without a store."""
     book: JobBook | None = None
     """What nodes tell others of the job; None without a store."""
+    runs: RunBook | None = None
+    """What is kept of the job's runs; None without a store."""
+    epoch: Callable[[], str] = str
+    """The incarnation that this node works on; empty before it has begun."""
 
 
 async def _open_store(
@@ -285,6 +330,8 @@ async def _open_shared(
         watch=_fill_watch(settings, servers, job, frontier),
         totals=RunTotals(servers.of_shard(0), prefix, job, run),
         book=JobBook(servers.of_shard(0), prefix, job),
+        runs=RunBook(servers.of_shard(0), prefix, job),
+        epoch=lambda: items.epoch,
     )
 
 
@@ -399,10 +446,15 @@ def _collector(admin: Admin) -> Callable[[], Awaitable[int]]:
     return collect
 
 
-def _chores(store: _Store) -> Callable[[], Awaitable[int]]:
+async def _tell(account: Account, store: _Store, node: str) -> None:
+    await account.tell(store.epoch(), node, store.control.status)
+
+
+def _chores(store: _Store, tell: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[int]]:
     """What a node does for all from time to time."""
 
     async def collect() -> int:
+        await tell()
         if store.watch is not None:
             await store.watch()
         if store.totals is not None:
@@ -479,7 +531,8 @@ def _build_engine(
     store: _Store,
     stack: AsyncExitStack,
     node: str,
-    lines: CrawlLog | None,
+    lines: CrawlLog,
+    tell: Callable[[], Awaitable[None]],
 ) -> Engine:
     rng = random.Random()
     threads = CallbackThreads(settings["CALLBACK_THREADS"])
@@ -488,7 +541,7 @@ def _build_engine(
     stack.callback(storing.close)
     options = _engine_options(spider, settings, start, node)
     downloader = _build_downloader(settings)
-    chain = _build_chain(downloader, settings, options, store, node, rng, threads)
+    chain = _build_chain(downloader, settings, store.robots, node, rng, threads)
     stack.push_async_callback(chain.close)
     pipelines = load_pipelines(spider, settings, store.url)
     if not pipelines:
@@ -497,6 +550,7 @@ def _build_engine(
         pipelines,
         flush_interval=settings["BUFFER_FLUSH_INTERVAL"],
         max_items=settings["ITEM_MAX_CACHED_COUNT"],
+        max_bytes=settings["ITEM_MAX_CACHED_SIZE"],
         rng=rng,
         run_blocking=storing.run,
     )
@@ -527,7 +581,7 @@ def _build_engine(
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
             vitals=_vitals(downloader, start.directory or Path.cwd()).read,
             show_summary=settings["RUN_SUMMARY_ENABLE"],
-            collect=_chores(store),
+            collect=_chores(store, tell),
             on_new_run=start.on_new_run,
             go_on=start.go_on,
             tasks=spider.calls if isinstance(spider, TaskSpider) else None,
@@ -539,6 +593,7 @@ def _engine_options(
     spider: BaseSpider, settings: Settings, start: Start, node: str
 ) -> EngineOptions:
     concurrency = settings["CONCURRENT_REQUESTS"]
+    shared = isinstance(spider, Spider)
     return EngineOptions(
         node=node,
         spider=spider.name,
@@ -563,6 +618,7 @@ def _engine_options(
         count_items=settings["QUALITY_ENABLE"],
         seed_batch=settings["SEED_BATCH"],
         seed_pending_limit=_pending_limit(spider, settings),
+        failed_response_bytes=settings["FAILED_RESPONSE_MAXSIZE"] if shared else 0,
         tasks=_task_options(spider, settings),
     )
 
@@ -610,6 +666,7 @@ def _run_config(settings: Settings, seen: SeenConfig) -> RunConfig:
         lease_ms=int(settings["SPIDER_TASK_LEASE"] * 1000),
         max_retries=settings["SPIDER_MAX_RETRY_TIMES"],
         max_deliveries=settings["MAX_DELIVERIES"],
+        kept_responses=settings["FAILED_RESPONSES_KEPT"],
         keep_alive=settings["SPIDER_KEEP_ALIVE"],
         dedup_scope=_dedup_scope(settings),
         seen=seen,
@@ -653,8 +710,7 @@ def _vitals(downloader: HttpDownloader, folder: Path) -> VitalSigns:
 def _build_chain(
     downloader: HttpDownloader,
     settings: Settings,
-    options: EngineOptions,
-    store: _Store,
+    robots: RobotsStore,
     node: str,
     rng: random.Random,
     threads: CallbackThreads,
@@ -670,7 +726,7 @@ def _build_chain(
     return Chain(
         downloader,
         middlewares=load_middlewares(settings["DOWNLOADER_MIDDLEWARES"], settings),
-        robots=_build_robots(settings, sender, store, node, rng),
+        robots=_build_robots(settings, sender, robots, node, rng),
         obey_robots=settings["ROBOTS_OBEY"],
         status=status,
         redirects=RedirectRules(settings["MAX_REDIRECTS"], settings["REQUEST_TIMEOUT"]),
@@ -679,11 +735,11 @@ def _build_chain(
 
 
 def _build_robots(
-    settings: Settings, sender: Sender, store: _Store, node: str, rng: random.Random
+    settings: Settings, sender: Sender, store: RobotsStore, node: str, rng: random.Random
 ) -> Robots:
     return Robots(
         sender,
-        store.robots,
+        store,
         RobotsOptions(
             robots_agent(settings),
             ttl_seconds=settings["ROBOTS_CACHE_TTL"],
