@@ -30,8 +30,8 @@ GROUPS = (
     ("Batches of a task table", declarations.BATCHES),
     ("Download", declarations.DOWNLOAD),
     ("Items and logs", declarations.OUTPUT),
-    ("Metrics", declarations.METRICS),
     ("Failed requests", declarations.FAILURES),
+    ("Metrics", declarations.METRICS),
     ("Databases", declarations.DATABASES),
 )
 
