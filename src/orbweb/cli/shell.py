@@ -30,6 +30,8 @@ def shell(wish: Wish, target: str, source: str | None) -> int:
         prompt = Prompt(bench, subject, loop.call, how)
         _begin(prompt)
         if source is not None:
+            for note in subject.notes:
+                show.note(f"note: {mask_secrets(note)}")
             return run_code(source, prompt.names)
         _interact(prompt)
     return 0

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from orbweb.errors import OrbwebError
 from orbweb.frontier.base import RunState
-from orbweb.log import mask_secrets
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 from orbweb.replay.bench import Bench
@@ -101,8 +100,6 @@ class Prompt:
 
     def begin(self, say: Callable[[str], None]) -> None:
         """Fetch a page that is nobody's yet; what a run has is left as it is stored."""
-        for note in self._subject.notes:
-            say(f"note: {mask_secrets(note)}")
         if self._subject.letter is None and self._subject.info is None:
             self._fetch(self.request, say)
 
