@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orbweb.cli import asking, failing, polite, tasking, trying
+from orbweb.cli import asking, failing, polite, running, tasking, trying
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -309,6 +309,7 @@ def reset(
 
 
 asking.add_to(app)
+running.add_to(app)
 polite.add_to(app)
 tasking.add_to(app)
 failing.add_to(app)

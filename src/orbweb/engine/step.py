@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome, Redirected
+from orbweb.download.robots import ROBOTS_FAILED
 from orbweb.engine.errands import BadErrandError, parent_of
 from orbweb.engine.journal import Attempt
 from orbweb.engine.outputs import Outputs, Refused
@@ -467,7 +468,7 @@ class Step:
         place = place_of(error)
         text = error_text(error)[: LONGEST_ERROR - len(place)] + place
         shown = text.removesuffix(f" for {request.url}")
-        if reason is Reason.ROBOTS_UNREACHABLE and retry_after is not None:
+        if reason in ROBOTS_FAILED and retry_after is not None:
             await self._tools.pacing.signals.hold_off(self.lease.host, retry_after)
         if retry and retries < most:
             await self._hook("exception_request", request, response, error)

@@ -14,6 +14,7 @@ from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
 from orbweb.frontier.robots import ValkeyRobotsStore
+from orbweb.frontier.runbook import RunBook
 from orbweb.frontier.seen_admin import SeenAdmin
 from orbweb.frontier.seen_places import SeenPlace
 from orbweb.frontier.server import answer_of
@@ -220,9 +221,7 @@ class Admin:
 
     def items(self, info: RunInfo) -> ValkeyItemBook:
         """What the store knows of the items of a run."""
-        book = ValkeyItemBook(self._client, self._prefix, info.job, info.run, shared=False)
-        book.attach(info.epoch)
-        return book
+        return self.counts(info.job, info.run, info.epoch)
 
     def totals(self, info: RunInfo) -> RunTotals:
         """What the nodes of a run have counted."""
@@ -233,6 +232,16 @@ class Admin:
     def book(self, job: str) -> JobBook:
         """What the nodes of a job tell of it."""
         return JobBook(self._client, self._prefix, job)
+
+    def kept(self, job: str) -> RunBook:
+        """What is kept of a job's runs, also of those that are gone."""
+        return RunBook(self._client, self._prefix, job)
+
+    def counts(self, job: str, run: str, epoch: str) -> ValkeyItemBook:
+        """What the nodes of a run, which may be gone, have said of its items."""
+        book = ValkeyItemBook(self._client, self._prefix, job, run, shared=False)
+        book.attach(epoch)
+        return book
 
     async def robots(self, origin: str) -> bytes | None:
         """The robots.txt of an origin, as the nodes keep it; None when they have none now."""

@@ -93,6 +93,14 @@ class ShardKeys:
         """What finished runs of a job have said of their items."""
         return f"{self.tag}:job:{clean(job)}:quality"
 
+    def job_runs(self, job: str) -> str:
+        """How the latest runs of a job were made, and what they came to (`frontier/runbook.py`)."""
+        return f"{self.tag}:job:{clean(job)}:runs"
+
+    def job_pages(self, job: str, epoch: str) -> str:
+        """What each node of a run has counted of its pages."""
+        return f"{self.tag}:job:{clean(job)}:pages:{epoch}"
+
     @property
     def rules(self) -> str:
         """By which rules each job takes links."""

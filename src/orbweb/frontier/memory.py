@@ -48,7 +48,7 @@ from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import Buried, MemoryShard, Place, Run, Task
 from orbweb.frontier.memory_turns import RIVAL_MS, Turns
 from orbweb.frontier.seen import other_kind
-from orbweb.frontier.tasks import TASK_PRIORITY, task_of
+from orbweb.frontier.tasks import TASK_PRIORITY, adopted, task_of
 from orbweb.model.reasons import Reason
 
 SHARD_STEP_MS = 1000
@@ -291,6 +291,8 @@ class MemoryFrontier:
         if owner is None:
             return False
         if owner in run.tasks:
+            if request.host != TASKS_HOST:
+                request = request._replace(id=adopted(request.id, owner))
             run.parked.setdefault(fingerprint, request)
             return False
         del run.visited[fingerprint]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +21,7 @@ from orbweb.settings.kinds import (
     TEXTS,
     Kind,
 )
+from orbweb.settings.version import own_version
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -49,13 +49,6 @@ class Setting:
     """It could change while a crawl runs, because nothing is built from it at the start."""
     secret: bool = False
     """It may carry a password: it is masked wherever it is shown."""
-
-
-def _version() -> str:
-    try:
-        return metadata.version("orbweb")
-    except metadata.PackageNotFoundError:
-        return "dev"
 
 
 STORE = (
@@ -175,7 +168,7 @@ CRAWL = (
 )  # fmt: skip
 
 DOWNLOAD = (
-    Setting("USER_AGENT", TEXT, f"orbweb/{_version()}", "What the crawler says it is; add how "
+    Setting("USER_AGENT", TEXT, f"orbweb/{own_version()}", "What the crawler says it is; add how "
             "to reach you."),
     Setting("ROBOTS_OBEY", FLAG, True, "Follow robots.txt (RFC 9309)."),
     Setting("ROBOTS_USER_AGENT", TEXT, "", "Name looked for in robots.txt; empty = the product "
@@ -223,6 +216,8 @@ OUTPUT = (
             "usual; 0 = none.", "runs", low=0),
     Setting("ITEM_MAX_CACHED_COUNT", COUNT, 5000, "When this many items wait to be stored, the "
             "node takes no further requests.", "items", low=1),
+    Setting("ITEM_MAX_CACHED_SIZE", SIZE, 64 * MIB, "The same when the items that wait hold about "
+            "so much text and data, such as 64 MiB.", "bytes", low=1),
     Setting("BUFFER_FLUSH_INTERVAL", NUMBER, 0.1, "Longest time that items wait for others to be "
             "stored with.", "seconds", low=0),
     Setting("OUTPUT_DIR", TEXT, "", "Folder of the files with items; empty = the working "

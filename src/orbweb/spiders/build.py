@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.robots import ValkeyRobotsStore
+from orbweb.frontier.runbook import RunBook
 from orbweb.frontier.seen import SeenConfig, SeenKind
 from orbweb.frontier.seen_state import FillWatch, LocalFillWatch
 from orbweb.frontier.servers import Servers, judge_all, reach
@@ -60,6 +62,7 @@ from orbweb.monitor.vitals import VitalSigns
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
 from orbweb.settings.log import configure_log
+from orbweb.spiders.account import Account, CountingLog, run_made
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.crawl_log import crawl_log
@@ -149,7 +152,10 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
         lines = await stack.enter_async_context(
             crawl_log(settings, start.directory or Path.cwd(), spider.name, node, store.book)
         )
-        engine = _build_engine(spider, settings, start, store, stack, node, lines)
+        counting = CountingLog(lines)
+        account = Account(store.runs, run_made(spider, settings), counting.tally)
+        tell = partial(_tell, account, store, node)
+        engine = _build_engine(spider, settings, start, store, stack, node, counting, tell)
         uninstall = install_signals(engine.shutdown)
         stack.callback(uninstall)
         spider.bind(engine)
@@ -166,7 +172,8 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
         if store.watch is not None:
             with suppress(StoreUnavailable):
                 await store.watch()
-        return await judged(report, store.counts, rules)
+        await tell()
+        return await account.end(store.epoch(), await judged(report, store.counts, rules))
 
 
 # -- a trial
@@ -226,6 +233,10 @@ class _Store:
     """What nodes have counted; None without a store."""
     book: JobBook | None = None
     """What nodes tell others of the job; None without a store."""
+    runs: RunBook | None = None
+    """What is kept of the job's runs; None without a store."""
+    epoch: Callable[[], str] = str
+    """The incarnation that this node works on; empty before it has begun."""
 
 
 async def _open_store(
@@ -298,6 +309,8 @@ async def _open_shared(
         watch=_fill_watch(settings, servers, job, frontier),
         totals=RunTotals(servers.of_shard(0), prefix, job, run),
         book=JobBook(servers.of_shard(0), prefix, job),
+        runs=RunBook(servers.of_shard(0), prefix, job),
+        epoch=lambda: items.epoch,
     )
 
 
@@ -412,10 +425,15 @@ def _collector(admin: Admin) -> Callable[[], Awaitable[int]]:
     return collect
 
 
-def _chores(store: _Store) -> Callable[[], Awaitable[int]]:
+async def _tell(account: Account, store: _Store, node: str) -> None:
+    await account.tell(store.epoch(), node, store.control.status)
+
+
+def _chores(store: _Store, tell: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[int]]:
     """What a node does for all from time to time."""
 
     async def collect() -> int:
+        await tell()
         if store.watch is not None:
             await store.watch()
         if store.totals is not None:
@@ -492,7 +510,8 @@ def _build_engine(
     store: _Store,
     stack: AsyncExitStack,
     node: str,
-    lines: CrawlLog | None,
+    lines: CrawlLog,
+    tell: Callable[[], Awaitable[None]],
 ) -> Engine:
     rng = random.Random()
     threads = CallbackThreads(settings["CALLBACK_THREADS"])
@@ -510,6 +529,7 @@ def _build_engine(
         pipelines,
         flush_interval=settings["BUFFER_FLUSH_INTERVAL"],
         max_items=settings["ITEM_MAX_CACHED_COUNT"],
+        max_bytes=settings["ITEM_MAX_CACHED_SIZE"],
         rng=rng,
         run_blocking=storing.run,
     )
@@ -540,7 +560,7 @@ def _build_engine(
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
             vitals=_vitals(downloader, start.directory or Path.cwd()).read,
             show_summary=settings["RUN_SUMMARY_ENABLE"],
-            collect=_chores(store),
+            collect=_chores(store, tell),
             on_new_run=start.on_new_run,
             go_on=start.go_on,
             tasks=spider.calls if isinstance(spider, TaskSpider) else None,
