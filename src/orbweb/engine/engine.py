@@ -109,6 +109,8 @@ class Engine:
         world, options = parts.world, parts.options
         self.stats = Stats(world.clock)
         self.shutdown = Shutdown(options.graceful_seconds, world.clock)
+        self.place = dict(parts.place)
+        """Where the node runs and can be asked, for the heartbeat."""
         self._parts = parts
         self._options = options
         self._world = world
@@ -173,6 +175,10 @@ class Engine:
     def progress(self) -> Progress:
         """A snapshot of the work; may be taken at any time on the engine's loop."""
         return self._gauge.progress()
+
+    def beat(self) -> bytes:
+        """What the node says of itself, as of half a second ago; from any thread."""
+        return self._gauge.beat
 
     def stop(self, reason: str = "stop() was called") -> None:
         """Ask the node to stop; call it on the engine's loop."""
@@ -352,7 +358,6 @@ class Engine:
         with suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(LAST_CALL_SECONDS if self.shutdown.requested else 10.0):
                 await self._items.flush()
-                self._gauge.sample()
                 if self._teller is not None:
                     await self._teller.tell()
 
@@ -451,7 +456,7 @@ class Engine:
                 max_hold_seconds=options.max_hold_seconds,
             ),
             pulse=lambda: self._pulse,
-            beat=lambda: self._gauge.beat,
+            beat=self.beat,
             clock=self._world.clock,
             rng=self._world.rng,
         )
@@ -468,7 +473,7 @@ class Engine:
             pump=self._pump,
             session=self._session,
             buffer=self._parts.buffer,
-            place=self._parts.place,
+            place=self.place,
             vitals=self._parts.vitals,
             tally=self._items.tally,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
