@@ -21,7 +21,8 @@ class Sender:
     def __init__(self, downloader: Downloader, status: StatusPolicy | None = None) -> None:
         """`status` says how long a Retry-After is followed."""
         self._downloader = downloader
-        self._status = status or StatusPolicy()
+        self.status = status or StatusPolicy()
+        """May be replaced at any time."""
 
     async def send(self, request: Request, gate: Gate) -> Response:
         """Fetch when it is the host's turn. Raises as `Downloader.fetch` and as the gate do."""
@@ -46,6 +47,6 @@ class Sender:
         status = response.status_code
         if status < 500 and status != _TOO_MANY:
             return Meeting(host, healthy=True)
-        retry_after = self._status.pause(response)
+        retry_after = self.status.pause(response)
         refused = status in (_TOO_MANY, _UNAVAILABLE) and retry_after is None
         return Meeting(host, healthy=False, refused=refused, retry_after=retry_after)

@@ -178,6 +178,9 @@ class Step:
     async def _work(self, request: Request) -> Page | None:
         """Fetch and parse; None when the outcome is handed in already."""
         tools = self._tools
+        if tools.knobs.links.is_excluded(request.url):  # the rules have changed since it was taken
+            self._settle(Ack(*self.held, Reason.EXCLUDED))
+            return None
         try:
             tools.callbacks.resolve(request)
         except SpiderError as error:
@@ -307,7 +310,7 @@ class Step:
 
     def _fail_errand(self, url: str, outputs: Outputs, error: Exception) -> Page | None:
         retries, text = self.lease.retries, error_text(error)
-        if not isinstance(error, NotRetryError) and retries < self._tools.options.run.max_retries:
+        if not isinstance(error, NotRetryError) and retries < self._tools.knobs.max_retries:
             backoff_ms = self._tools.backoff_ms(retries, None)
             self._give_back(Reason.CALLBACK_ERROR, text, backoff_ms)
             return None
@@ -462,7 +465,7 @@ class Step:
 
         Of a page that failed for good, what it had yielded before still enters.
         """
-        retries, most = self.lease.retries, self._tools.options.run.max_retries
+        retries, most = self.lease.retries, self._tools.knobs.max_retries
         text = error_text(error)
         shown = text.removesuffix(f" for {request.url}")
         if reason is Reason.ROBOTS_UNREACHABLE and retry_after is not None:
@@ -515,7 +518,7 @@ class Step:
     async def _again(self, result: Again) -> Page | None:
         """A middleware wants another try with this request: the lease's own id stays."""
         error = OrbwebError("a middleware asked for another try")
-        if self.lease.retries >= self._tools.options.run.max_retries:
+        if self.lease.retries >= self._tools.knobs.max_retries:
             return await self._fail(
                 result.request, None, Reason.MIDDLEWARE_ERROR, error, retry=False
             )
