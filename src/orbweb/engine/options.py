@@ -105,6 +105,8 @@ class EngineOptions:
     seed_batch: int = 200
     seed_pending_limit: int = 0
     """Seeding pauses while more requests than this are pending."""
+    failed_response_bytes: int = 0
+    """So much of the last body is kept with a request that is given up; 0 = nothing."""
     tasks: TaskOptions | None = None
     """The spider works through tasks instead of start requests."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import metadata
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +22,7 @@ from orbweb.settings.kinds import (
     TEXTS,
     Kind,
 )
+from orbweb.settings.version import own_version
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -64,13 +64,6 @@ class Setting:
     """When a change counts."""
     secret: bool = False
     """It may carry a password: it is masked wherever it is shown."""
-
-
-def _version() -> str:
-    try:
-        return metadata.version("orbweb")
-    except metadata.PackageNotFoundError:
-        return "dev"
 
 
 STORE = (
@@ -195,7 +188,7 @@ CRAWL = (
 )  # fmt: skip
 
 DOWNLOAD = (
-    Setting("USER_AGENT", TEXT, f"orbweb/{_version()}", "What the crawler says it is; add how "
+    Setting("USER_AGENT", TEXT, f"orbweb/{own_version()}", "What the crawler says it is; add how "
             "to reach you.", when=HOT),
     Setting("ROBOTS_OBEY", FLAG, True, "Follow robots.txt (RFC 9309)."),
     Setting("ROBOTS_USER_AGENT", TEXT, "", "Name looked for in robots.txt; empty = the product "
@@ -243,6 +236,8 @@ OUTPUT = (
             "usual; 0 = none.", "runs", low=0),
     Setting("ITEM_MAX_CACHED_COUNT", COUNT, 5000, "When this many items wait to be stored, the "
             "node takes no further requests.", "items", low=1),
+    Setting("ITEM_MAX_CACHED_SIZE", SIZE, 64 * MIB, "The same when the items that wait hold about "
+            "so much text and data, such as 64 MiB.", "bytes", low=1),
     Setting("BUFFER_FLUSH_INTERVAL", NUMBER, 0.1, "Longest time that items wait for others to be "
             "stored with.", "seconds", low=0),
     Setting("OUTPUT_DIR", TEXT, "", "Folder of the files with items; empty = the working "
@@ -292,6 +287,14 @@ OUTPUT = (
             "the store, for all machines; 0 = none.", "lines", low=0),
     Setting("RUN_SUMMARY_ENABLE", FLAG, True, "Print one line ORBWEB_RUN_SUMMARY {json} at the "
             "end."),
+)  # fmt: skip
+
+FAILURES = (
+    Setting("FAILED_RESPONSE_MAXSIZE", SIZE, 64 * 1024, "So much of the last body of a request "
+            "that is given up is kept in the store, packed; 0 = no response is kept.", "bytes",
+            low=0),
+    Setting("FAILED_RESPONSES_KEPT", COUNT, 1000, "Of so many failed requests of a run (of each "
+            "of its shards) the response is kept.", "responses", low=0),
 )  # fmt: skip
 
 DATABASES = (
@@ -360,7 +363,7 @@ BATCHES = (
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
-        for group in (STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, OUTPUT, DATABASES)
+        for group in (STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, OUTPUT, FAILURES, DATABASES)
         for setting in group
     }
 )

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from orbweb.download.robots import (
     RobotsStore,
 )
 from orbweb.download.send import Sender
+from orbweb.engine.callbacks import Callbacks
 from orbweb.engine.engine import Engine, EngineParts
 from orbweb.engine.knobs import held_for
 from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
@@ -49,19 +51,24 @@ from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.robots import ValkeyRobotsStore
+from orbweb.frontier.runbook import RunBook
 from orbweb.frontier.runlook import RunLook
 from orbweb.frontier.seen import SeenConfig, SeenKind
 from orbweb.frontier.seen_state import FillWatch, LocalFillWatch
 from orbweb.frontier.servers import Servers, judge_all, reach
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
+from orbweb.frontier.totals import RunTotals
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import get_logger, set_levels
 from orbweb.model.rate import parse_rate
+from orbweb.monitor.counts import added_up
 from orbweb.monitor.crawl_line import CrawlLog
+from orbweb.monitor.vitals import VitalSigns
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
 from orbweb.settings.log import configure_log, logger_levels
+from orbweb.spiders.account import Account, CountingLog, run_made
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.crawl_log import crawl_log
@@ -164,7 +171,10 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
         lines = await stack.enter_async_context(
             crawl_log(settings, start.directory or Path.cwd(), spider.name, node, store.book)
         )
-        engine = _build_engine(spider, live, start, store, stack, node, lines)
+        counting = CountingLog(lines)
+        account = Account(store.runs, run_made(spider, settings), counting.tally)
+        tell = partial(_tell, account, store, node)
+        engine = _build_engine(spider, live, start, store, stack, node, counting, tell)
         uninstall = install_signals(engine.shutdown, live.reload)
         stack.callback(uninstall)
         spider.bind(engine)
@@ -181,7 +191,40 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
         if store.watch is not None:
             with suppress(StoreUnavailable):
                 await store.watch()
-        return await judged(report, store.counts, rules)
+        await tell()
+        return await account.end(store.epoch(), await judged(report, store.counts, rules))
+
+
+# -- a trial
+
+
+@dataclass(frozen=True, slots=True)
+class TrialParts:
+    """How a spider fetches and parses, as in a run, but without one."""
+
+    chain: Chain
+    callbacks: Callbacks
+    codec: Codec
+    options: EngineOptions
+
+
+@asynccontextmanager
+async def trial_parts(
+    spider: BaseSpider, settings: Settings, robots: RobotsStore
+) -> AsyncIterator[TrialParts]:
+    """Put the parts together. Raises `ConfigError`."""
+    threads = CallbackThreads(settings["CALLBACK_THREADS"])
+    node = uuid.uuid4().hex
+    try:
+        options = _engine_options(spider, settings, Start(), node)
+        chain = _build_download(settings, robots, node, random.Random(), threads).chain
+        codec = WireCodec() if isinstance(spider, Spider) else ObjectCodec()
+        try:
+            yield TrialParts(chain, Callbacks(spider, threads.run, BaseParser), codec, options)
+        finally:
+            await chain.close()
+    finally:
+        threads.close()
 
 
 # -- the store
@@ -205,8 +248,14 @@ class _Store:
     collect: Callable[[], Awaitable[int]] | None = None
     watch: Callable[[], Awaitable[None]] | None = None
     """Looks whether the filter of seen requests fills up."""
+    totals: RunTotals | None = None
+    """What nodes have counted; None without a store."""
     book: JobBook | None = None
     """What nodes tell others of the job; None without a store."""
+    runs: RunBook | None = None
+    """What is kept of the job's runs; None without a store."""
+    epoch: Callable[[], str] = str
+    """The incarnation that this node works on; empty before it has begun."""
 
 
 async def _open_store(
@@ -289,7 +338,10 @@ async def _open_shared(
         revive=revive,
         collect=_collector(Admin(servers, prefix, shards=shards)),
         watch=_fill_watch(settings, servers, job, frontier),
+        totals=RunTotals(servers.of_shard(0), prefix, job, run),
         book=JobBook(servers.of_shard(0), prefix, job),
+        runs=RunBook(servers.of_shard(0), prefix, job),
+        epoch=lambda: items.epoch,
     )
     return store, live
 
@@ -464,12 +516,19 @@ def _collector(admin: Admin) -> Callable[[], Awaitable[int]]:
     return collect
 
 
-def _chores(store: _Store) -> Callable[[], Awaitable[int]]:
+async def _tell(account: Account, store: _Store, node: str) -> None:
+    await account.tell(store.epoch(), node, store.control.status)
+
+
+def _chores(store: _Store, tell: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[int]]:
     """What a node does for all from time to time."""
 
     async def collect() -> int:
+        await tell()
         if store.watch is not None:
             await store.watch()
+        if store.totals is not None:
+            await store.totals.fold(added_up)
         return await store.collect() if store.collect is not None else 0
 
     return collect
@@ -542,7 +601,8 @@ def _build_engine(
     store: _Store,
     stack: AsyncExitStack,
     node: str,
-    lines: CrawlLog | None,
+    lines: CrawlLog,
+    tell: Callable[[], Awaitable[None]],
 ) -> Engine:
     settings = live.settings
     rng = random.Random()
@@ -551,7 +611,7 @@ def _build_engine(
     stack.callback(threads.close)
     stack.callback(storing.close)
     options = _engine_options(spider, settings, start, node)
-    download = _build_download(settings, store, node, rng, threads)
+    download = _build_download(settings, store.robots, node, rng, threads)
     stack.push_async_callback(download.chain.close)
     pipelines = load_pipelines(spider, settings, store.url)
     if not pipelines:
@@ -560,6 +620,7 @@ def _build_engine(
         pipelines,
         flush_interval=settings["BUFFER_FLUSH_INTERVAL"],
         max_items=settings["ITEM_MAX_CACHED_COUNT"],
+        max_bytes=settings["ITEM_MAX_CACHED_SIZE"],
         rng=rng,
         run_blocking=storing.run,
     )
@@ -584,11 +645,13 @@ def _build_engine(
             world=world,
             identity=store.identity,
             items=store.items,
+            totals=store.totals,
             wall_ms=_wall_ms,
             crawl_log=lines,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
+            vitals=_vitals(download.http, start.directory or Path.cwd()).read,
             show_summary=settings["RUN_SUMMARY_ENABLE"],
-            collect=_chores(store),
+            collect=_chores(store, tell),
             on_new_run=start.on_new_run,
             go_on=start.go_on,
             live=live,
@@ -624,6 +687,7 @@ def _engine_options(
     spider: BaseSpider, settings: Settings, start: Start, node: str
 ) -> EngineOptions:
     concurrency = settings["CONCURRENT_REQUESTS"]
+    shared = isinstance(spider, Spider)
     return EngineOptions(
         node=node,
         spider=spider.name,
@@ -650,6 +714,7 @@ def _engine_options(
         count_items=settings["QUALITY_ENABLE"],
         seed_batch=settings["SEED_BATCH"],
         seed_pending_limit=_pending_limit(spider, settings),
+        failed_response_bytes=settings["FAILED_RESPONSE_MAXSIZE"] if shared else 0,
         tasks=_task_options(spider, settings),
     )
 
@@ -697,6 +762,7 @@ def _run_config(settings: Settings, seen: SeenConfig) -> RunConfig:
         lease_ms=int(settings["SPIDER_TASK_LEASE"] * 1000),
         max_retries=settings["SPIDER_MAX_RETRY_TIMES"],
         max_deliveries=settings["MAX_DELIVERIES"],
+        kept_responses=settings["FAILED_RESPONSES_KEPT"],
         keep_alive=settings["SPIDER_KEEP_ALIVE"],
         dedup_scope=_dedup_scope(settings),
         seen=seen,
@@ -717,9 +783,14 @@ def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
+def _vitals(downloader: HttpDownloader, folder: Path) -> VitalSigns:
+    traffic = downloader.traffic
+    return VitalSigns(lambda: (traffic.received, traffic.sent), folder)
+
+
 def _build_download(
     settings: Settings,
-    store: _Store,
+    robots_store: RobotsStore,
     node: str,
     rng: random.Random,
     threads: CallbackThreads,
@@ -727,7 +798,7 @@ def _build_download(
     downloader = HttpDownloader(http_options(settings.__getitem__, settings))
     status = status_policy(settings)
     sender = Sender(downloader.limited(BodyLimits(ROBOTS_MAX_BYTES, truncate=True)), status)
-    robots = _build_robots(settings, sender, store, node, rng)
+    robots = _build_robots(settings, sender, robots_store, node, rng)
     chain = Chain(
         downloader,
         middlewares=load_middlewares(settings["DOWNLOADER_MIDDLEWARES"], settings),
@@ -741,11 +812,11 @@ def _build_download(
 
 
 def _build_robots(
-    settings: Settings, sender: Sender, store: _Store, node: str, rng: random.Random
+    settings: Settings, sender: Sender, store: RobotsStore, node: str, rng: random.Random
 ) -> Robots:
     return Robots(
         sender,
-        store.robots,
+        store,
         RobotsOptions(
             robots_agent(settings),
             ttl_seconds=settings["ROBOTS_CACHE_TTL"],
