@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orbweb.cli import show
 from orbweb.cli.failed_find import Filter, Found, find, groups_of, only
@@ -13,12 +13,14 @@ from orbweb.errors import OrbwebError
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.base import TASKS_HOST, DeadLetter
 from orbweb.log import mask_secrets, masked
-from orbweb.model.answer import Answer, unpack_answer
 from orbweb.model.codec import decode
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.monitor.causes import Group
 from orbweb.settings import Settings
+
+if TYPE_CHECKING:
+    from orbweb.model.answer import Answer
 
 LONGEST_ERROR = 100
 """Characters of an error that a list shows; `failed show` shows all."""
@@ -128,8 +130,12 @@ def _print_answer(answer: Answer) -> None:
 async def answer_of(admin: Admin, info: RunInfo, letter: DeadLetter) -> Answer | None:
     """What was answered last; None when nothing readable is kept of it."""
     packed = await admin.response(info, letter)
+    if packed is None:
+        return None
+    from orbweb.model.answer import unpack_answer  # it loads a parser
+
     try:
-        return unpack_answer(packed) if packed is not None else None
+        return unpack_answer(packed)
     except OrbwebError as error:
         show.note(f"the kept response of {letter.id} cannot be read: {error}")
         return None
