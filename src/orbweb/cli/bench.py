@@ -14,7 +14,7 @@ from orbweb.cli.options import overrides, pairs
 from orbweb.cli.store import has_data
 from orbweb.cli.target import load_spider, make_spider
 from orbweb.download.robots import MemoryRobotsStore, RobotsStore
-from orbweb.engine.engine import link_rules
+from orbweb.engine.knobs import Knobs
 from orbweb.engine.threads import loop_factory
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, RunInfo
@@ -145,7 +145,7 @@ def _trial(parts: TrialParts, manners: Manners) -> Trial:
         parts.chain,
         parts.callbacks,
         parts.codec,
-        link_rules(options),
+        Knobs.of(options).links,
         manners,
         default_table=options.default_table,
         shares_dedup=options.tasks is not None and options.tasks.shares_dedup,

@@ -110,6 +110,8 @@ class Step:
         self.held = lease.held
         self.over = False
         self.attempt = Attempt(lease)
+        if tools.tracer is not None and tools.tracer.samples():
+            self.attempt.marks = [("claim", tools.clock())]
         self._tools = tools
         self._task: asyncio.Task[None] | None = None
         self._parts: list[_Part] = []
@@ -183,6 +185,9 @@ class Step:
     async def _work(self, request: Request) -> Page | None:
         """Fetch and parse; None when the outcome is handed in already."""
         tools = self._tools
+        if tools.knobs.links.is_excluded(request.url):  # the rules have changed since it was taken
+            self._settle(Ack(*self.held, Reason.EXCLUDED))
+            return None
         try:
             tools.callbacks.resolve(request)
         except SpiderError as error:
@@ -193,6 +198,9 @@ class Step:
         response = result.response if isinstance(result, Fetched | Failed) else None
         attempt = self.attempt
         attempt.answered(result.request, response, self._pacer.seconds)
+        now = tools.clock()
+        attempt.mark("fetch", now - self._pacer.seconds)
+        attempt.mark("parse", now)
         if request.auto_request:
             tools.stats.counts.answered(attempt.status, attempt.ms / 1000, attempt.size_bytes)
         if isinstance(result, Fetched):
@@ -303,7 +311,7 @@ class Step:
 
     def _fail_errand(self, url: str, outputs: Outputs, error: Exception) -> Page | None:
         retries, text = self.lease.retries, error_text(error)
-        if not isinstance(error, NotRetryError) and retries < self._tools.options.run.max_retries:
+        if not isinstance(error, NotRetryError) and retries < self._tools.knobs.max_retries:
             backoff_ms = self._tools.backoff_ms(retries, None)
             self._give_back(Reason.CALLBACK_ERROR, text, backoff_ms)
             return None
@@ -420,6 +428,7 @@ class Step:
         if not self._parts:
             return []
         self._tools.ledger.finishing(self.held)
+        self.attempt.mark("items", self._tools.clock())
         await asyncio.wait([part.answer for part in self._parts])
         try:
             answers = [part.answer.result() for part in self._parts]
@@ -464,7 +473,7 @@ class Step:
 
         Of a page that failed for good, what it had yielded before still enters.
         """
-        retries, most = self.lease.retries, self._tools.options.run.max_retries
+        retries, most = self.lease.retries, self._tools.knobs.max_retries
         place = place_of(error)
         text = error_text(error)[: LONGEST_ERROR - len(place)] + place
         shown = text.removesuffix(f" for {request.url}")
@@ -523,7 +532,7 @@ class Step:
     async def _again(self, result: Again) -> Page | None:
         """A middleware wants another try with this request: the lease's own id stays."""
         error = OrbwebError("a middleware asked for another try")
-        if self.lease.retries >= self._tools.options.run.max_retries:
+        if self.lease.retries >= self._tools.knobs.max_retries:
             return await self._fail(
                 result.request, None, Reason.MIDDLEWARE_ERROR, error, retry=False
             )
@@ -544,6 +553,7 @@ class Step:
     def _settle(self, outcome: Ack | Nack) -> None:
         if not self.over:
             self.over = True
+            self.attempt.mark("ack", self._tools.clock())
             if outcome.error:
                 outcome = outcome._replace(error=writable(outcome.error)[:LONGEST_ERROR])
             self._tools.desk.settle(self, outcome)

@@ -10,6 +10,7 @@ from typing import Any
 
 from orbweb.errors import ConfigError
 from orbweb.frontier.base import DeadLetter, Lease, RunState, Status
+from orbweb.frontier.configbook import ConfigBook
 from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
@@ -62,6 +63,8 @@ class Admin:
         self.seen = SeenAdmin(servers, prefix, shards=shards)
         """What the jobs have seen."""
         self.hosts = HostAdmin(servers.of_shard, prefix, shards=shards)
+        self.config = ConfigBook(servers.of_shard(0), prefix)
+        """The live values."""
         self.urls = UrlAdmin(servers, prefix)
         """What became of single requests."""
         self.now: int | None = None
@@ -232,6 +235,13 @@ class Admin:
     def book(self, job: str) -> JobBook:
         """What the nodes of a job tell of it."""
         return JobBook(self._client, self._prefix, job)
+
+    async def server_info(self) -> list[dict[str, Any]]:
+        """What each server of the shards says of itself (INFO), for people who look for a fault."""
+        clients = {
+            id(client): client for client in map(self._servers.of_shard, range(self._shards))
+        }
+        return [dict(await answer_of(client.info())) for client in clients.values()]
 
     def kept(self, job: str) -> RunBook:
         """What is kept of a job's runs, also of those that are gone."""

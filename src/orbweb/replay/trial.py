@@ -155,7 +155,10 @@ class Trial:
 
     def _admission(self) -> _Noting:
         return _Noting(
-            self._rules, self._codec, self._callbacks.knows, shares_dedup=self._shares_dedup
+            lambda: self._rules,
+            self._codec,
+            self._callbacks.knows,
+            shares_dedup=self._shares_dedup,
         )
 
 
