@@ -15,7 +15,7 @@ ACTS = {
     *("failed retry", "failed drop", "failed export", "items replay", "items drop"),
     *("dedup forget", "dedup export", "dedup import", "store start", "store stop"),
     *("rates request", "rates approve", "rates revoke", "rates export"),
-    *("ledger trim", "tasks push"),
+    *("ledger trim", "tasks push", "metrics serve"),
 }
 """Commands that act, or whose output is a file: all others only read."""
 
