@@ -1,4 +1,4 @@
-"""Totals of the fleet while nodes are killed: they never go down, and what the store counts is exact."""
+"""Totals of the fleet while nodes are killed: none goes down, the store's own are exact."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from orbweb.frontier.embedded import EmbeddedStore
 from orbweb.frontier.overview import Overview, StoreView
 from orbweb.frontier.servers import OneServer
 from orbweb.monitor.counts import Counts, decode, total
-from orbweb.testing.pages import Tree
 
-PAGES = 400
+PAGES = 200
+LOST = 50
+"""Answers that a node of ten a second has counted since it told of them (5 s)."""
 
 
 class Watcher:
@@ -44,25 +45,20 @@ def test_totals_survive_the_nodes_that_counted_them(tmp_path: Path) -> None:
         watcher = Watcher(tmp_path)
         first = fleet.start(ORBWEB_CONCURRENT_REQUESTS=2)
         fleet.until_true(
-            lambda: bool(watcher.look().runs) and watcher.counts().download.count > 20, 60, "counts"
+            lambda: bool(watcher.look().runs) and watcher.counts().download.count > 5, 60, "counts"
         )
         first.kill()
         before = watcher.counts()
         second = fleet.start()
         seen = [before.download.count]
-        while second.running:
-            seen.append(watcher.counts().download.count)
+        fleet.until_true(
+            lambda: seen.append(watcher.counts().download.count) or not second.running, 60, "end"
+        )
         assert second.wait(60) == 0
         assert seen == sorted(seen)
         (run,) = watcher.look().runs
         after = watcher.counts()
-        assert (
-            run.info.status.reasons["done"]
-            == PAGES
-            == len(set(map(Tree(of=PAGES).url, range(PAGES))))
-        )
+        assert run.info.status.reasons["done"] == PAGES
         assert after.statuses["2xx"] == after.download.count
-        assert (
-            fleet.asked() - 10 * 5 <= after.statuses["2xx"] <= fleet.asked()
-        )  # 5 s of 10 a second
+        assert fleet.asked() - LOST <= after.statuses["2xx"] <= fleet.asked()
         assert after.items["items"]["stored"] >= before.items["items"]["stored"]
