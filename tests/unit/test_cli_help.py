@@ -11,7 +11,7 @@ from tests.commands import flags, leaves
 
 ACTS = {
     *("run", "crawl", "runspider", "demo", "consume"),
-    *("new", "startproject", "genspider", "genitem", "create"),
+    *("record", "new", "startproject", "genspider", "genitem", "create"),
     *("stop", "reset", "limit", "pause", "resume"),
     *("failed retry", "failed drop", "failed export", "items replay", "items drop"),
     *("dedup forget", "dedup export", "dedup import", "store start", "store stop"),
