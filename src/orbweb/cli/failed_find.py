@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
+from orbweb.cli.watch import meant_run
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.base import DeadLetter
@@ -93,7 +94,7 @@ class Found:
 
 async def find(admin: Admin, job: str, run: str | None, which: Filter, limit: int) -> Found:
     """Count what fits; `letters` has at most `limit` for each reason (0: all)."""
-    found = Found(await admin.find(job, run))
+    found = Found(await meant_run(admin, job, run))
     async for letter in fitting(admin, found.info, which):
         found.add(letter, limit)
     return found
@@ -111,14 +112,7 @@ async def fitting(admin: Admin, info: RunInfo, which: Filter) -> AsyncIterator[D
 
 async def only(admin: Admin, info: RunInfo, id: str) -> DeadLetter:
     """The one dead letter with this id, or beginning of an id. Raises `ConfigError`."""
-    whole = await admin.dead_letter(info, id)
-    if whole is not None:
-        return whole
-    matches: list[DeadLetter] = []
-    async for letter in fitting(admin, info, Filter(ids=(id,))):
-        matches.append(letter)
-        if len(matches) > SHOWN_MATCHES:
-            break
+    matches = await admin.dead_letters_beginning(info, id, SHOWN_MATCHES + 1)
     if not matches:
         raise ConfigError(f"no failed request of {info.job} has an id that begins with {id}")
     if len(matches) > 1:

@@ -37,6 +37,7 @@ from orbweb.frontier.totals import TotalsBook
 from orbweb.log import get_logger
 from orbweb.model.url import host_of
 from orbweb.monitor.crawl_line import CrawlLog
+from orbweb.monitor.trace import Tracer
 from orbweb.pipelines.buffer import ItemBuffer
 
 LAST_CALL_SECONDS = 0.4
@@ -99,6 +100,8 @@ class EngineParts:
     """Milliseconds since 1970, to say when an item failed, and in the crawl log."""
     crawl_log: CrawlLog | None = None
     """Gets a line for each outcome."""
+    tracer: Tracer | None = None
+    """Is told of attempts and their phases; None: nobody wants to know."""
     collect: Callable[[], Awaitable[int]] | None = None
     """Clears a piece of what past runs have left in the store; returns how much."""
     on_new_run: Callable[[], None] | None = None
@@ -122,6 +125,8 @@ class Engine:
         world, options = parts.world, parts.options
         self.stats = Stats(world.clock)
         self.shutdown = Shutdown(options.graceful_seconds, world.clock)
+        self.place = dict(parts.place)
+        """Where the node runs and can be asked, for the heartbeat."""
         self._parts = parts
         self._options = options
         self._world = world
@@ -197,6 +202,10 @@ class Engine:
     def keep_calm(self, seconds: float) -> None:
         """The gap that hosts are given of which the node has no turn."""
         self._pacing.calm_seconds = seconds
+
+    def beat(self) -> bytes:
+        """What the node says of itself, as of half a second ago; from any thread."""
+        return self._gauge.beat
 
     def stop(self, reason: str = "stop() was called") -> None:
         """Ask the node to stop; call it on the engine's loop."""
@@ -378,7 +387,6 @@ class Engine:
         with suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(LAST_CALL_SECONDS if self.shutdown.requested else 10.0):
                 await self._items.flush()
-                self._gauge.sample()
                 if self._teller is not None:
                     await self._teller.tell()
 
@@ -422,6 +430,7 @@ class Engine:
             stats=self.stats,
             clock=self._world.clock,
             rng=self._world.rng,
+            tracer=parts.tracer,
             errands=Errands(parts.tasks, self._callbacks) if parts.tasks is not None else None,
         )
 
@@ -434,6 +443,7 @@ class Engine:
             node=options.node,
             wall_ms=self._parts.wall_ms,
             drop_params=options.drop_query_params,
+            tracer=self._parts.tracer,
         )
 
     def _make_seeder(self, epoch: str) -> Source:
@@ -478,7 +488,7 @@ class Engine:
                 max_hold_seconds=options.max_hold_seconds,
             ),
             pulse=lambda: self._pulse,
-            beat=lambda: self._gauge.beat,
+            beat=self.beat,
             clock=self._world.clock,
             rng=self._world.rng,
         )
@@ -497,7 +507,7 @@ class Engine:
             pump=self._pump,
             session=self._session,
             buffer=parts.buffer,
-            place=parts.place,
+            place=self.place,
             vitals=parts.vitals,
             tally=self._items.tally,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
