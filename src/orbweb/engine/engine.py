@@ -195,10 +195,6 @@ class Engine:
         """A snapshot of the work; may be taken at any time on the engine's loop."""
         return self._gauge.progress()
 
-    def beat(self) -> bytes:
-        """What the node says of itself, as of half a second ago; from any thread."""
-        return self._gauge.beat
-
     def poke(self) -> None:
         """Look at the knobs again; call it on the engine's loop."""
         self._pump.poke(0)
@@ -206,6 +202,10 @@ class Engine:
     def keep_calm(self, seconds: float) -> None:
         """The gap that hosts are given of which the node has no turn."""
         self._pacing.calm_seconds = seconds
+
+    def beat(self) -> bytes:
+        """What the node says of itself, as of half a second ago; from any thread."""
+        return self._gauge.beat
 
     def stop(self, reason: str = "stop() was called") -> None:
         """Ask the node to stop; call it on the engine's loop."""
@@ -507,7 +507,7 @@ class Engine:
             pump=self._pump,
             session=self._session,
             buffer=parts.buffer,
-            place=parts.place,
+            place=self.place,
             vitals=parts.vitals,
             tally=self._items.tally,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,

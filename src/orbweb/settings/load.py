@@ -65,6 +65,18 @@ class Settings(Mapping[str, Any]):
             raise KeyError(name)
         return self._origins.get(name, "default")
 
+    def changed(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+        """These settings with other values, whose origins are given in words."""
+        given = {
+            name: (*self._given.get(name, ()), (origins[name], values[name])) for name in values
+        }
+        return Settings(
+            {**self._values, **values},
+            {**self._origins, **origins},
+            self.notes,
+            {**self._given, **given},
+        )
+
     def sources(self, name: str) -> list[tuple[str, Any]]:
         """All places that give the setting a value, each with it; the first one wins."""
         if name not in self._values:
@@ -72,10 +84,6 @@ class Settings(Mapping[str, Any]):
         found = list(reversed(self._given.get(name, ())))
         setting = DECLARATIONS.get(name)
         return found if setting is None else [*found, ("default", setting.default)]
-
-    def changed(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
-        """These settings with other values, whose origins are given in words."""
-        return Settings({**self._values, **values}, {**self._origins, **origins}, self.notes)
 
     def shown(self, name: str) -> str:
         """The value as people may see it: passwords are masked."""
