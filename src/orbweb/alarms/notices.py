@@ -147,9 +147,7 @@ def new_letters(
     return letters
 
 
-def _is_due(
-    alarm: Alarm, told: Told, policy: Policy, silences: list[Silence], at_ms: int
-) -> bool:
+def _is_due(alarm: Alarm, told: Told, policy: Policy, silences: list[Silence], at_ms: int) -> bool:
     if alarm.state is not State.FIRING or alarm.told:
         return False
     if any(silence.covers(alarm, at_ms) for silence in silences):

@@ -12,7 +12,11 @@ from orbweb.log import mask_secrets
 
 LONGEST_DETAIL = 300
 
-_SEVERITIES = {Severity.INFO: ("INFO", "提示"), Severity.MID: ("MID", "中"), Severity.HIGH: ("HIGH", "高")}
+_SEVERITIES = {
+    Severity.INFO: ("INFO", "提示"),
+    Severity.MID: ("MID", "中"),
+    Severity.HIGH: ("HIGH", "高"),
+}
 _UNITS = ((86_400, "d", "天"), (3600, "h", "小时"), (60, "m", "分"), (1, "s", "秒"))
 
 

@@ -291,7 +291,9 @@ class Robots:
         try:
             response = await self._follow(f"{origin}/robots.txt", gate)
         except RequestError as error:
-            return _unreachable(f"the site does not answer: {error}")
+            nameless = isinstance(error, DownloadError) and error.reason is Reason.DNS
+            what = "its name has no address (dns)" if nameless else "the site does not answer"
+            return _unreachable(f"{what}: {error}")
         status = response.status_code
         if status >= 500 or status == 429:
             return _unreachable(f"HTTP {status} for {response.url}")

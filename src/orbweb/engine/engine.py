@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from orbweb.engine.answers import Answers
 from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.errands import Errands, TaskWorker
 from orbweb.engine.gauge import Dials, Gauge
@@ -146,6 +147,7 @@ class Engine:
         self._task: asyncio.Task[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._seeder: Source | None = None
+        self._answers = Answers()
         self._pulse = 0
         self._gauge = self._make_gauge()
         self._reporter = Reporter(
@@ -244,6 +246,7 @@ class Engine:
                     chore.cancel()
                 await self._tell_counts()
                 await self._tell_last()
+                await self._say_goodbye()
         finally:
             await self._world.background.stop()
         if done:
@@ -338,6 +341,12 @@ class Engine:
             async with asyncio.timeout(LAST_CALL_SECONDS):
                 await self._signals.flush()
 
+    async def _say_goodbye(self) -> None:
+        """Tell, if the store answers at once, that the node ends of its own will."""
+        with suppress(TimeoutError, RunLost):
+            async with asyncio.timeout(LAST_CALL_SECONDS):
+                await self._session.renew((), self._gauge.goodbye())
+
     async def _call_hook(self, name: str) -> None:
         """Call a hook of the spider, if it has one; a node that is to stop waits no longer."""
         if not self._callbacks.overrides(name):
@@ -371,6 +380,7 @@ class Engine:
             stats=self.stats,
             clock=self._world.clock,
             rng=self._world.rng,
+            answers=self._answers,
             errands=Errands(parts.tasks, self._callbacks) if parts.tasks is not None else None,
         )
 
@@ -427,7 +437,7 @@ class Engine:
                 max_hold_seconds=options.max_hold_seconds,
             ),
             pulse=lambda: self._pulse,
-            beat=lambda: self._gauge.beat,
+            beat=self._gauge.last_words,
             clock=self._world.clock,
             rng=self._world.rng,
         )
@@ -443,6 +453,8 @@ class Engine:
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
             seeding_waits=lambda: self._seeder is not None and self._seeder.waits,
             is_stopping=lambda: self.shutdown.requested,
+            answers=self._answers,
+            source_error=lambda: self._seeder.trouble if self._seeder is not None else "",
         )
         return Gauge(dials, self._world.clock)
 

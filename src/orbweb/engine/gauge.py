@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from orbweb.engine.answers import Answers
 from orbweb.engine.options import EngineOptions
 from orbweb.engine.pump import Pump
 from orbweb.engine.report import Progress
@@ -15,6 +16,9 @@ from orbweb.engine.stats import Stats
 from orbweb.pipelines.buffer import ItemBuffer
 
 RATE_SECONDS = 10.0
+
+STUCK_SECONDS = 2.0
+"""When nothing was sampled for so long, the event loop stands still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +34,17 @@ class Dials:
     is_seeding: Callable[[], bool]
     seeding_waits: Callable[[], bool]
     is_stopping: Callable[[], bool]
+    answers: Answers
+    source_error: Callable[[], str]
+    """Why the source of tasks does not answer now."""
 
 
 class Gauge:
     """Reads the engine's parts; `sample` is called at every tick of the engine's loop."""
 
     def __init__(self, dials: Dials, clock: Callable[[], float]) -> None:
-        self.beat = b""
-        """The last description of the node for its heartbeat; may be read by any thread."""
+        self._words = b""
+        self._ended = False
         self._dials = dials
         self._clock = clock
         self._samples: deque[tuple[float, int]] = deque()
@@ -48,7 +55,24 @@ class Gauge:
         self._samples.append((now, self._dials.stats.get("request_ok")))
         while now - self._samples[0][0] > RATE_SECONDS:
             self._samples.popleft()
-        self.beat = self._describe()
+        self._words = self._describe()
+
+    def last_words(self) -> bytes:
+        """The last description of the node, for its heartbeat. Any thread may ask.
+
+        When the event loop stands still, it says for how long (`stuck`, in seconds).
+        """
+        words = self._words
+        stuck = self._clock() - self._samples[-1][0] if self._samples else 0.0
+        if stuck < STUCK_SECONDS or not words:
+            return words
+        return words[:-1] + f', "stuck": {stuck:.1f}}}'.encode()
+
+    def goodbye(self) -> bytes:
+        """The description of a node that ends of its own will; no other follows it."""
+        self._ended = True
+        self._words = self._describe()
+        return self._words
 
     def progress(self) -> Progress:
         """A snapshot for the progress line."""
@@ -83,6 +107,11 @@ class Gauge:
             "rate": round(self._rate(), 2),
             "limited_by": self._limited_by(),
             "stopping": dials.is_stopping(),
+            "ended": self._ended,
+            "lost": dials.pump.lost,
+            "sinks": dials.buffer.waits(),
+            "tasks_error": dials.source_error(),
+            **dials.answers.told(),
         }
         return json.dumps(beat).encode()
 

@@ -71,6 +71,8 @@ class Pump:
         rng: random.Random,
     ) -> None:
         self.answer = Answer()
+        self.lost = 0
+        """Leases that other nodes took over."""
         self._session = session
         self._ledger = ledger
         self._options = options
@@ -117,6 +119,7 @@ class Pump:
 
     def lose(self, held: Sequence[Held]) -> None:
         """These leases belong to others now: cancel the work on them."""
+        self.lost += len(held)
         self._cancel(held, Why.LOST)
 
     def expire(self, held: Sequence[Held]) -> None:

@@ -187,6 +187,13 @@ class Step:
             return None
         response = result.response if isinstance(result, Fetched | Failed) else None
         self.attempt.answered(result.request, response, self._pacer.seconds)
+        failed = result if isinstance(result, Failed | Dropped) else None
+        tools.answers.note(
+            self.lease.host,
+            self.attempt.status,
+            failed.reason if failed else None,
+            str(failed.error) if failed else "",
+        )
         if isinstance(result, Fetched):
             tools.desk.fetched(self)
             return await self._parse(result.request, result.response)

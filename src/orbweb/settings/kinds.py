@@ -139,9 +139,7 @@ def _check_fields(value: Any) -> dict[str, Any]:
     """A mapping of names to plain values."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise _refuse("a mapping of names to values is wanted")
-    return {
-        name: list(part) if isinstance(part, tuple) else part for name, part in value.items()
-    }
+    return {name: list(part) if isinstance(part, tuple) else part for name, part in value.items()}
 
 
 def _parse_fields(text: str) -> dict[str, Any]:
