@@ -11,7 +11,7 @@ REFUSING = frozenset({401, 403, 407, 429})
 """Status codes of a host that does not want to be fetched like this."""
 
 MOST_HOSTS = 1000
-TOLD_HOSTS = 20
+TOLD_HOSTS = 10
 """Hosts of which the heartbeat tells: those that refused most."""
 
 

@@ -178,7 +178,7 @@ class Poller(Source):
 
     def _note(self, error: Exception) -> None:
         self._failures += 1
-        self.trouble = f"{type(error).__name__}: {error}"
+        self.trouble = f"{type(error).__name__}: {error}"[:200]
         log.error(
             "the source of tasks raised (%d in a row)", self._failures, exc_info=own_trace(error)
         )

@@ -71,8 +71,6 @@ class Pump:
         rng: random.Random,
     ) -> None:
         self.answer = Answer()
-        self.lost = 0
-        """Leases that other nodes took over."""
         self._session = session
         self._ledger = ledger
         self._options = options
@@ -119,7 +117,6 @@ class Pump:
 
     def lose(self, held: Sequence[Held]) -> None:
         """These leases belong to others now: cancel the work on them."""
-        self.lost += len(held)
         self._cancel(held, Why.LOST)
 
     def expire(self, held: Sequence[Held]) -> None:
@@ -171,7 +168,7 @@ class Pump:
         """See `Desk`."""
         self._leave(step)
         self._ledger.remove(step.held)
-        self._stats.incr("lease_lost")
+        self._stats.lost()
 
     def _leave(self, step: Step) -> None:
         self._steps.pop(step.held, None)
@@ -344,7 +341,7 @@ class Pump:
             if kept:
                 self._stats.acked(ack)
             else:
-                self._stats.incr("lease_lost")
+                self._stats.lost()
 
     def _next_acks(self) -> list[Ack]:
         acks: list[Ack] = []

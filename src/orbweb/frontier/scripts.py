@@ -57,6 +57,8 @@ TRANSITIONS: dict[str, str] = {
     "settle_tasks": DRAINING,
     "lead": DRAINING,
     "record": DRAINING,
+    "tell": "",
+    "fold": DRAINING,
 }
 """Name of each transition and its script flags. The names are those of the files in `lua/`."""
 

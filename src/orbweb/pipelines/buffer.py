@@ -96,7 +96,7 @@ class ItemBuffer:
         now = asyncio.get_running_loop().time()
         waits = {name: lane.waits() for name, lane in self._lanes.items()}
         return {
-            name: (round(now - since, 1), trouble)
+            name: (round(now - since, 1), trouble[:200])
             for name, (since, trouble) in waits.items()
             if now - since >= WAIT_SECONDS
         }
