@@ -1,4 +1,4 @@
-"""Which rules do not hold at this instant: from facts and what was seen before to findings. Pure."""
+"""Which rules do not hold now: from facts and what was seen before to findings. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from orbweb.alarms.facts import Facts, NodeFacts, RunFacts
-from orbweb.alarms.past import Past
+from orbweb.alarms.past import FOUND, Past
 from orbweb.alarms.rules import RULES, Limits
 
 LEAST_REFUSED = 5
@@ -124,9 +124,16 @@ def _not_replaced(
 
 
 def _is_silent(node: NodeFacts, view: View, limit: float) -> bool:
+    """Silence counts only while somebody listened, but what was found silent once stays so."""
     seen_ms = view.at_ms - view.past.watched_since_ms
-    silent = min(node.silent_ms, seen_ms)
-    return silent >= limit * 1000 and node.silent_ms < GIVEN_UP_MS
+    name = f"{FOUND} {node.node}"
+    known = name in view.past.series and node.silent_ms >= limit * 1000
+    silent = known or min(node.silent_ms, seen_ms) >= limit * 1000
+    if silent:
+        view.past.unchanged_ms(name, view.at_ms, 1.0)
+    else:
+        view.past.series.pop(name, None)
+    return silent and node.silent_ms < GIVEN_UP_MS
 
 
 def _zombies(view: View, limit: float) -> Iterator[Finding]:

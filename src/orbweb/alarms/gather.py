@@ -44,7 +44,7 @@ class _Kept:
 
 
 class FleetReader:
-    """Looks at all runs of a prefix. Every call raises `StoreUnavailable` when the store is away."""
+    """Looks at all runs of a prefix. Its calls may raise `StoreUnavailable`."""
 
     def __init__(
         self,

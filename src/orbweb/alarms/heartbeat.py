@@ -1,4 +1,4 @@
-"""The dead-man's switch: an outside service is told that all is watched, and misses it otherwise."""
+"""The dead-man's switch: an outside service hears that all is watched, or misses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge: everything about alarms that outlives a process, and one look that moves it on. Pure."""
+"""The judge: what outlives a process of alarms, and one look that moves it on. Pure."""
 
 from __future__ import annotations
 

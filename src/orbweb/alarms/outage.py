@@ -23,7 +23,7 @@ class Standing(Enum):
 
 
 class Outage:
-    """Follows one outage of the store. Times: seconds of a monotonic clock, and wall clock in ms."""
+    """Follows one outage. Times: seconds of a monotonic clock, and wall clock in ms."""
 
     def __init__(self) -> None:
         self._since: float | None = None

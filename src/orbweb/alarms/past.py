@@ -10,6 +10,9 @@ LEAST_GAP_MS = 4000
 """Samples of one series lie at least so far apart, so that a series stays short."""
 
 MOST_SERIES = 2000
+FOUND = "found"
+"""How the names of series begin that outlive a time without a look."""
+
 GAP_MS = 30_000
 """After so long without a look nothing is known of the time between."""
 
@@ -26,7 +29,8 @@ class Past(msgspec.Struct):
         """The fleet is looked at: note whether that was long ago."""
         if at_ms - self.looked_ms > GAP_MS or at_ms < self.looked_ms:
             self.watched_since_ms = at_ms
-            self.series.clear()
+            kept = {name: past for name, past in self.series.items() if name.startswith(FOUND)}
+            self.series = kept
         self.looked_ms = at_ms
 
     def grown(self, name: str, at_ms: int, values: Sequence[float], keep_ms: float) -> list[float]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from orbweb.alarms.channels.base import Channel
@@ -65,7 +65,7 @@ class WatchTools:
     clock: Callable[[], float]
     wall_ms: Callable[[], int]
     heartbeat: Heartbeat | None = None
-    rng: random.Random = random.Random()
+    rng: random.Random = field(default_factory=random.Random)
 
 
 class Watch:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orbweb.cli import asking, polite, tasking
+from orbweb.cli import alerting, asking, polite, tasking
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -313,6 +313,7 @@ def reset(
 asking.add_to(app)
 polite.add_to(app)
 tasking.add_to(app)
+alerting.add_to(app)
 
 
 @failed.command("list")

@@ -1,4 +1,4 @@
-"""What hosts answered a node: how many attempts there were, which were refused, which found nobody."""
+"""What hosts answered a node: how many attempts, which refused, which have no address."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ class Answers:
             "attempts": self.attempts,
             "dns": self.dns,
             "dns_host": self.dns_host,
-            "refused": {host: counts for host, counts in worst},
+            "refused": dict(worst),
         }

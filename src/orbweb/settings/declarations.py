@@ -415,10 +415,10 @@ ALARMS = (
             "were given up.", "requests", low=0, when=HOT),
     Setting("ALERTS_BLOCKED_RATE", NUMBER, 0.2, "Alarm blocked: a host refuses a larger part of "
             "the requests with 403, 429 or a challenge page.", "of 1", low=0, most=1, when=HOT),
-    Setting("ALERTS_DNS_RATE", NUMBER, 0.2, "Alarm dns_failure: a larger part of the attempts finds "
-            "no address for the host.", "of 1", low=0, most=1, when=HOT),
-    Setting("ALERTS_SINK_DOWN", NUMBER, 30.0, "Alarm sink_down: a pipeline could not store a batch "
-            "for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_DNS_RATE", NUMBER, 0.2, "Alarm dns_failure: a larger part of the attempts "
+            "finds no address for the host.", "of 1", low=0, most=1, when=HOT),
+    Setting("ALERTS_SINK_DOWN", NUMBER, 30.0, "Alarm sink_down: a pipeline could not store a "
+            "batch for so long.", "seconds", low=0, when=HOT),
     Setting("ALERTS_DISK", NUMBER, 0.9, "Alarm disk_full: so much of a node's disk is used.",
             "of 1", low=0, most=1, when=HOT),
     Setting("ALERTS_CPU", NUMBER, 0.85, "Alarm cpu: a node uses more of its core.", "of 1", low=0,

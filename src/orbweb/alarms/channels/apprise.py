@@ -36,7 +36,7 @@ class AppriseChannel:
             )
         self.name = name
         self._apprise: Any = apprise
-        self._target = apprise.Apprise.instantiate(url, suppress_exceptions=True)
+        self._target: Any = apprise.Apprise.instantiate(url, suppress_exceptions=True)
         if self._target is None:
             raise ConfigError(
                 f"the channel {name}: {scheme}://*** is no address that Apprise reads"
