@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orbweb.errors import ConfigError
-from orbweb.log import MASK, mask_address, mask_secrets
+from orbweb.log import MASK, mask_address, mask_hook, mask_secrets
 from orbweb.settings.declarations import DECLARATIONS, Setting
 from orbweb.settings.kinds import FALSE_WORDS, NotThisKind
 from orbweb.settings.names import (
@@ -24,6 +24,17 @@ from orbweb.settings.sources import Layer, environment_layers, file_layer, layer
 
 REDIS_URLS = ("REDIS_URL", "ITEM_REDIS_URL")
 REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
+HOOKS = frozenset(
+    {
+        "ALERTS_CHANNELS",
+        "ALERTS_HEARTBEAT_URL",
+        "WARNING_DINGTALK_WEBHOOK",
+        "WARNING_FEISHU_WEBHOOK",
+        "WARNING_WECHAT_WEBHOOK",
+    }
+)
+"""Settings with addresses whose path or query is itself the secret."""
+
 USER_PREFIX = "X_"
 
 _SECRET_NAME = re.compile(r"passw|secret|token|api_?key", re.IGNORECASE)
@@ -81,6 +92,8 @@ def masked(name: str, value: Any) -> Any:
     setting = DECLARATIONS.get(name)
     if setting is None or not setting.secret:
         return mask_secrets(value)
+    if name in HOOKS:
+        return mask_hook(value)
     if "://" not in value and (options := _OPTION.sub(rf"\1{MASK}", value)) != value:
         return options
     return mask_address(value)
