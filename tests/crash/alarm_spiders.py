@@ -76,11 +76,6 @@ class Nothing(Pages):
 class Tasks(mw.TaskSpider):
     """Asks a source for tasks that may be away."""
 
-    custom_settings = {
-        "ITEM_PIPELINES": ["alarm_spiders.FaultyPipeline"],
-        "SPIDER_KEEP_ALIVE": True,
-    }
-
     def fetch_tasks(self, limit):
         if Path("source-away").exists():
             raise ConnectionError("no route to the table")

@@ -18,6 +18,8 @@ from tests.crash.fleet import Fleet, Node
 from tests.receiver import Receiver
 from tests.servers import Server
 
+from orbweb.alarms.judge import Docket, decode
+
 SPIDERS = Path(__file__).with_name("alarm_spiders.py")
 
 SHORT = {
@@ -83,6 +85,12 @@ class Scene:
         """Who judges now."""
         found = self.server.client().hget("{orbweb:0}:role:alerts", "holder")
         return found.decode() if isinstance(found, bytes) else ""
+
+    def docket(self) -> Docket:
+        """What the judge has put down last."""
+        kept = self.server.client().get("{orbweb:0}:role:alerts:record")
+        assert isinstance(kept, bytes)
+        return decode(kept)
 
     def told_once(self, rule: str, seconds: float = ENOUGH) -> float:
         """Wait until the alarm has come; returns how long that took."""
@@ -254,6 +262,7 @@ def test_a_judge_that_is_killed_leaves_all_it_knew_to_the_next(scene: Scene) -> 
     first = scene.holder()
     scene.switch("sink-down", on=True)
     scene.told_once("sink_down")
+    scene.fleet.until_true(lambda: not scene.docket().letters, 5, "note that it was told")
     judge.kill()
     scene.fleet.until_true(lambda: scene.holder() not in ("", first), 10, "other judge")
     scene.switch("sink-down", on=False)

@@ -238,7 +238,9 @@ def _failures(view: View, limit: float) -> Iterator[Finding]:
     for run in _going(view.facts):
         counts = [run.pages, run.dead, run.retried]
         name = f"ends {run.job}:{run.run}:{run.epoch}"
-        pages, dead, retried = view.past.grown(name, view.at_ms, counts, 5 * view.window_ms)
+        pages, dead, retried = view.past.grown(
+            name, view.at_ms, counts, 5 * view.window_ms, run.started_at_ms
+        )
         total = pages + dead + retried
         if total >= view.limits.least_requests and (dead + retried) / total > limit:
             rate = (dead + retried) / total
@@ -261,7 +263,8 @@ def _blocked(view: View, limit: float) -> Iterator[Finding]:
             for host, (refused, all_of_them) in told.items() if isinstance(told, dict) else ():
                 name = f"refused {node.node} {host}"
                 counts = [float(refused), float(all_of_them)]
-                new, total = view.past.grown(name, view.at_ms, counts, view.window_ms)
+                born = view.at_ms - node.age_ms
+                new, total = view.past.grown(name, view.at_ms, counts, view.window_ms, born)
                 hosts[host] += int(new)
                 answers[host] += int(total)
         for host, refused in hosts.items():
@@ -277,7 +280,8 @@ def _dns(view: View, limit: float) -> Iterator[Finding]:
         for node in _alive(run, 60_000):
             counts = [node.number("dns"), node.number("attempts")]
             name = f"dns {node.node}"
-            new, attempts = view.past.grown(name, view.at_ms, counts, view.window_ms)
+            born = view.at_ms - node.age_ms
+            new, attempts = view.past.grown(name, view.at_ms, counts, view.window_ms, born)
             failed, total = failed + new, total + attempts
             host = str(node.said.get("dns_host", "")) or host
         if failed >= LEAST_REFUSED and failed / total > limit:

@@ -25,6 +25,11 @@ class NodeFacts:
         """It said good-bye."""
         return bool(self.said.get("ended"))
 
+    @property
+    def age_ms(self) -> float:
+        """How long ago it began."""
+        return self.number("elapsed") * 1000 + self.silent_ms
+
     def number(self, name: str) -> float:
         """A number that it said; 0 when it said none."""
         value = self.said.get(name, 0)

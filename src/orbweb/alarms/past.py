@@ -33,9 +33,16 @@ class Past(msgspec.Struct):
             self.series = kept
         self.looked_ms = at_ms
 
-    def grown(self, name: str, at_ms: int, values: Sequence[float], keep_ms: float) -> list[float]:
-        """Note counts; how much each has grown within `keep_ms`. Counts that fall began anew."""
+    def grown(
+        self, name: str, at_ms: int, values: Sequence[float], keep_ms: float, born_ms: float = 0.0
+    ) -> list[float]:
+        """Note counts; how much each has grown within `keep_ms`. Counts that fall began anew.
+
+        They began from nothing at `born_ms`, if that is known.
+        """
         samples = self.series.get(name, [])
+        if not samples and at_ms - born_ms < keep_ms:
+            self.series[name] = samples = [(round(born_ms), [0.0] * len(values))]
         if samples and any(new < old for new, old in zip(values, samples[-1][1], strict=True)):
             samples.clear()
         first = self.note(name, at_ms, values, keep_ms)
