@@ -57,11 +57,11 @@ class Refused(Pages):
 
 
 class Nameless(Pages):
-    """Pages of a host that has no address, and a site that goes on."""
+    """Pages of hosts that have no address, and a site that goes on."""
 
     def start_requests(self):
         for n in range(60):
-            yield mw.Request(f"http://nobody.invalid/{n}", callback=self.parse)
+            yield mw.Request(f"http://nobody-{n}.invalid/", callback=self.parse)
         yield from super().start_requests()
 
 

@@ -33,8 +33,8 @@ WELL = NodeFacts(
     "0123456789abcdef",
     1500,
     {
-        "host": "web1", "pid": 4242, "elapsed": 3600.0, "started": START // 1000 - 3600, "limited_by": "hosts",
-        "attempts": 0, "dns": 0, "refused": {}, "sinks": {}, "lost": 0,
+        "host": "web1", "pid": 4242, "elapsed": 3600.0, "started": START // 1000 - 3600,
+        "limited_by": "hosts", "attempts": 0, "dns": 0, "refused": {}, "sinks": {}, "lost": 0,
         "vitals": {"cpu": 40.0, "disk_free": 60, "disk_total": 100},
     },
 )  # fmt: skip
