@@ -25,6 +25,7 @@ GROUPS = (
     ("Batches of a task table", declarations.BATCHES),
     ("Download", declarations.DOWNLOAD),
     ("Items and logs", declarations.OUTPUT),
+    ("Failed requests", declarations.FAILURES),
     ("Databases", declarations.DATABASES),
 )
 

@@ -242,7 +242,7 @@ async def _watch(url: str, settings: Settings) -> None:
     if servers is None:
         return
     try:
-        judge = build_watch(settings, servers, standing=True)
+        judge = build_watch(lambda: settings, servers, standing=True)
         work = asyncio.create_task(judge.run())
         stop = asyncio.create_task(stopped.wait())
         await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)

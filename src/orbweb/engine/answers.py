@@ -25,10 +25,10 @@ class Answers:
         self.dns_host = ""
         self._hosts: OrderedDict[str, list[int]] = OrderedDict()
 
-    def note(self, host: str, status: int, reason: Reason | None, error: str = "") -> None:
+    def note(self, host: str, status: int, reason: Reason | None) -> None:
         """An attempt has ended; `reason` says why it failed, if it did."""
         self.attempts += 1
-        if reason is Reason.DNS or (reason is Reason.ROBOTS_UNREACHABLE and "dns" in error.lower()):
+        if reason is Reason.DNS:
             self.dns += 1
             self.dns_host = host
             return

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from orbweb.engine.answers import Answers
+from orbweb.engine.knobs import Knobs
 from orbweb.engine.options import EngineOptions
 from orbweb.engine.pump import Pump
 from orbweb.engine.report import Progress
@@ -36,6 +37,7 @@ class Dials:
     """What the gauge reads."""
 
     options: EngineOptions
+    knobs: Knobs
     stats: Stats
     pump: Pump
     session: Session
@@ -49,6 +51,8 @@ class Dials:
     answers: Answers
     source_error: Callable[[], str]
     """Why the source of tasks does not answer now."""
+    config: Callable[[], Mapping[str, str | int]] = dict
+    """What the node says of its live values."""
 
 
 class Gauge:
@@ -124,6 +128,7 @@ class Gauge:
             "sinks": dials.buffer.waits(),
             "tasks_error": dials.source_error(),
             **dials.answers.told(),
+            **dials.config(),
             "vitals": dials.vitals(),
         }
         dials.stats.counts.see(dials.tally)
@@ -142,7 +147,7 @@ class Gauge:
             return "store"
         if pump.saturated or dials.buffer.full:
             return "sink"
-        if pump.fetching >= dials.options.concurrency:
+        if pump.fetching >= dials.knobs.concurrency:
             return "concurrency"
         if answer.pending - pump.held > dials.is_seeding():
             return "hosts"

@@ -21,6 +21,7 @@ from orbweb.alarms.watch import LAST_SECONDS, Watch, WatchTools
 from orbweb.engine.report import RunReport
 from orbweb.engine.threads import loop_factory
 from orbweb.errors import StoreUnavailable
+from orbweb.frontier.configbook import ConfigBook
 from orbweb.frontier.notes import Note, NoteBook, NoteKind
 from orbweb.frontier.roles import Role
 from orbweb.frontier.servers import Servers
@@ -37,11 +38,16 @@ STOP_SECONDS = LAST_SECONDS + 3.0
 log = get_logger("orbweb.alarms")
 
 
-def build_watch(settings: Mapping[str, Any], servers: Servers, *, standing: bool) -> Watch:
+Current = Callable[[], Mapping[str, Any]]
+"""The settings as they hold now: thresholds and waits are hot."""
+
+
+def build_watch(current: Current, servers: Servers, *, standing: bool) -> Watch:
     """A watch over the fleet of these settings. Raises `ConfigError`.
 
     `standing`: of a process that does nothing else; it takes the role from nodes.
     """
+    settings = current()
     channels = channels_of(settings)
     names = [channel.name for channel in channels]
     policy_of(settings, names)
@@ -52,7 +58,8 @@ def build_watch(settings: Mapping[str, Any], servers: Servers, *, standing: bool
         prefix,
         shards=settings["FRONTIER_SHARDS"],
         ended_ms=max(1, round(settings["ALERTS_NOTHING_DONE"] * 1000)),
-        baseline_runs=lambda: int(settings["QUALITY_BASELINE_RUNS"]),
+        baseline_runs=lambda: int(current()["QUALITY_BASELINE_RUNS"]),
+        config_version=ConfigBook(client, prefix).version,
     )
     url = settings["ALERTS_HEARTBEAT_URL"]
     heartbeat = Heartbeat(url, settings["ALERTS_HEARTBEAT_INTERVAL"], time.monotonic)
@@ -65,13 +72,13 @@ def build_watch(settings: Mapping[str, Any], servers: Servers, *, standing: bool
             seat=Role(client, prefix, ROLE),
             look=reader.look,
             silences=silences,
-            limits=lambda: limits_of(settings),
-            policy=lambda: policy_of(settings, names),
+            limits=lambda: limits_of(current()),
+            policy=lambda: policy_of(current(), names),
             post=Post(channels, settings["ALERTS_LANGUAGE"]),
             who=uuid.uuid4().hex,
             rank=STANDING_RANK if standing else NODE_RANK if channels else MUTE_RANK,
             interval_seconds=settings["ALERTS_INTERVAL"],
-            calm_ms=lambda: round(settings["ALERTS_CALM"] * 1000),
+            calm_ms=lambda: round(current()["ALERTS_CALM"] * 1000),
             clock=time.monotonic,
             wall_ms=lambda: int(time.time() * 1000),
             heartbeat=heartbeat if url else None,
@@ -94,10 +101,11 @@ def silence_of(note: Note) -> Silence:
 class NodeWatch:
     """The watch of one node. It begins a little later, so that a short crawl does without."""
 
-    def __init__(self, settings: Mapping[str, Any], servers: Servers) -> None:
+    def __init__(self, current: Current, servers: Servers) -> None:
         """Raises `ConfigError` for channels and routes that are wrong."""
+        settings = current()
         policy_of(settings, [channel.name for channel in channels_of(settings)])
-        self._settings = settings
+        self._current = current
         self._servers = servers
         self._notes = NoteBook(servers.of_shard(0), settings["REDIS_KEY_PREFIX"])
         self._thread = WatchThread(self._main)
@@ -125,7 +133,7 @@ class NodeWatch:
                 return
         servers = self._servers.again()
         try:
-            watch = build_watch(self._settings, servers, standing=False)
+            watch = build_watch(self._current, servers, standing=False)
             passing = asyncio.create_task(_pass_on(stopped, watch))
             try:
                 await watch.run()
@@ -182,14 +190,12 @@ class WatchThread:
 
 
 @asynccontextmanager
-async def watching(
-    settings: Mapping[str, Any], servers: Servers | None
-) -> AsyncIterator[NodeWatch | None]:
+async def watching(current: Current, servers: Servers | None) -> AsyncIterator[NodeWatch | None]:
     """A watch for as long as the block lasts; None without a store or with WARNING_ENABLE off."""
-    if servers is None or not settings["WARNING_ENABLE"]:
+    if servers is None or not current()["WARNING_ENABLE"]:
         yield None
         return
-    watch = NodeWatch(settings, servers)
+    watch = NodeWatch(current, servers)
     watch.start()
     try:
         yield watch
