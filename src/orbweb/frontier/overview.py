@@ -119,12 +119,13 @@ class Overview:
         for job, run, epoch in named:
             pipe.hmget(first.run(job, run, epoch).meta, "state", "started", "finished")
         pipe.time()
-        *states, (seconds, _) = await answer_of(pipe.execute())
+        *states, (seconds, micros) = await answer_of(pipe.execute())
+        now_ms = seconds * 1000 + micros // 1000
         going, ended = [], []
         for (job, run, _), (state, started, finished) in zip(named, states, strict=True):
             if state is not None and state != b"done":
                 going.append((int(started or 0), job, run))
-            elif state is not None and seconds * 1000 - int(finished or 0) < self._ended_ms:
+            elif state is not None and now_ms - int(finished or 0) <= self._ended_ms:
                 ended.append((int(finished or 0), job, run))
         going.sort(reverse=True)
         ended.sort(reverse=True)

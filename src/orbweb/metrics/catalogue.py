@@ -25,41 +25,18 @@ def _histogram(name: str, text: str, bounds: tuple[float, ...], *labels: str) ->
     return Metric(f"orbweb_{name}", Kind.HISTOGRAM, text, labels, bounds)
 
 
-BUILD_INFO = _gauge(
-    "build_info",
-    "1; the version that tells these metrics.",
-    "version",
-)
-STORE_UP = _gauge(
-    "store_up",
-    "1 when the store has answered, 0 when it has not.",
-)
-STORE_ANSWER = _gauge(
-    "store_answer_seconds",
-    "How long the store took to answer one short call.",
-)
-STORE_MEMORY = _gauge(
-    "store_memory_bytes",
-    "Memory that a server of the store uses.",
-    "server",
-)
+BUILD_INFO = _gauge("build_info", "1; the version that tells these metrics.", "version")
+STORE_UP = _gauge("store_up", "1 when the store has answered, 0 when it has not.")
+STORE_ANSWER = _gauge("store_answer_seconds", "How long the store took to answer one short call.")
+STORE_MEMORY = _gauge("store_memory_bytes", "Memory that a server of the store uses.", "server")
 STORE_MEMORY_MAX = _gauge(
     "store_memory_max_bytes",
     "Memory that a server of the store may use; not told where there is no limit.",
     "server",
 )
-LOOK = _gauge(
-    "look_seconds",
-    "How long it took to gather all this.",
-)
-CPU = _counter(
-    "exporter_cpu_seconds",
-    "Processor time of the process that tells these metrics.",
-)
-LEFT_OUT = _gauge(
-    "runs_left_out",
-    "Runs that go on but are not told of, as there are too many.",
-)
+LOOK = _gauge("look_seconds", "How long it took to gather all this.")
+CPU = _counter("exporter_cpu_seconds", "Processor time of the process that tells these metrics.")
+LEFT_OUT = _gauge("runs_left_out", "Runs that go on but are not told of, as there are too many.")
 
 STATE = _gauge(
     "run_state",
@@ -67,15 +44,9 @@ STATE = _gauge(
     *RUN,
     "state",
 )
-STARTED = _gauge(
-    "run_started_timestamp_seconds",
-    "When a run was made.",
-    *RUN,
-)
+STARTED = _gauge("run_started_timestamp_seconds", "When a run was made.", *RUN)
 FINISHED = _gauge(
-    "run_finished_timestamp_seconds",
-    "When a run came to its end; not told before.",
-    *RUN,
+    "run_finished_timestamp_seconds", "When a run came to its end; not told before.", *RUN
 )
 FRONTIER = _gauge(
     "frontier_requests",
@@ -84,25 +55,11 @@ FRONTIER = _gauge(
     *RUN,
     "state",
 )
-HOSTS = _gauge(
-    "frontier_hosts",
-    "Hosts for which a run has queued requests.",
-    *RUN,
-)
-TASKS = _gauge(
-    "tasks_open",
-    "Tasks of a run that have not ended.",
-    *RUN,
-)
-SEEDING = _gauge(
-    "seeding",
-    "1 as long as start_requests has not come to its end.",
-    *RUN,
-)
+HOSTS = _gauge("frontier_hosts", "Hosts for which a run has queued requests.", *RUN)
+TASKS = _gauge("tasks_open", "Tasks of a run that have not ended.", *RUN)
+SEEDING = _gauge("seeding", "1 as long as start_requests has not come to its end.", *RUN)
 NODES = _gauge(
-    "nodes",
-    "Nodes of a run that spoke within the last minute and are not about to stop.",
-    *RUN,
+    "nodes", "Nodes of a run that spoke within the last minute and are not about to stop.", *RUN
 )
 
 REQUESTS = _counter(
@@ -113,10 +70,7 @@ REQUESTS = _counter(
     "outcome",
 )
 FAILED = _counter(
-    "requests_failed",
-    "Requests that were given up, by the last reason.",
-    *RUN,
-    "reason",
+    "requests_failed", "Requests that were given up, by the last reason.", *RUN, "reason"
 )
 SKIPPED = _counter(
     "requests_skipped",
@@ -125,16 +79,9 @@ SKIPPED = _counter(
     *RUN,
     "reason",
 )
-RETRIES = _counter(
-    "retries",
-    "Attempts that failed and are made again.",
-    *RUN,
-)
+RETRIES = _counter("retries", "Attempts that failed and are made again.", *RUN)
 RETRIED = _counter(
-    "retries_by_reason",
-    "The same by reason, as nodes have counted them.",
-    *RUN,
-    "reason",
+    "retries_by_reason", "The same by reason, as nodes have counted them.", *RUN, "reason"
 )
 RECLAIMED = _counter(
     "leases_reclaimed",
@@ -142,14 +89,10 @@ RECLAIMED = _counter(
     *RUN,
 )
 FENCED = _counter(
-    "leases_fenced",
-    "Answers of nodes that had lost their lease, and changed nothing.",
-    *RUN,
+    "leases_fenced", "Answers of nodes that had lost their lease, and changed nothing.", *RUN
 )
 REPAIRED = _counter(
-    "frontier_repaired",
-    "Entries that were put right after the store lost writes.",
-    *RUN,
+    "frontier_repaired", "Entries that were put right after the store lost writes.", *RUN
 )
 
 RESPONSES = _counter(
@@ -159,17 +102,9 @@ RESPONSES = _counter(
     "status",
 )
 DOWNLOAD = _histogram(
-    "download_seconds",
-    "From the send of a request to the end of its answer.",
-    SECONDS,
-    *RUN,
+    "download_seconds", "From the send of a request to the end of its answer.", SECONDS, *RUN
 )
-SIZE = _histogram(
-    "response_size_bytes",
-    "Length of a body, decompressed.",
-    BYTES,
-    *RUN,
-)
+SIZE = _histogram("response_size_bytes", "Length of a body, decompressed.", BYTES, *RUN)
 WAIT = _histogram(
     "queue_wait_seconds",
     "From the claim of a request to its first send: the host's turn, robots.txt, "
@@ -178,36 +113,21 @@ WAIT = _histogram(
     *RUN,
 )
 STORE_CALL = _histogram(
-    "store_call_seconds",
-    "Calls of nodes to the store that were answered.",
-    STORE_SECONDS,
-    *RUN,
+    "store_call_seconds", "Calls of nodes to the store that were answered.", STORE_SECONDS, *RUN
 )
-OUTAGES = _counter(
-    "store_outages",
-    "How often the store stopped answering a node.",
-    *RUN,
-)
+OUTAGES = _counter("store_outages", "How often the store stopped answering a node.", *RUN)
 PERMITS = _counter(
     "permits",
     "Turns of a host that were missed, or needed for a further send, and asked for.",
     *RUN,
 )
 LATE = _counter(
-    "sends_late",
-    "Sends that were later than their turn; the next one of the host was moved.",
-    *RUN,
+    "sends_late", "Sends that were later than their turn; the next one of the host was moved.", *RUN
 )
-LOST = _counter(
-    "leases_lost",
-    "Work that nodes dropped because another has the lease.",
-    *RUN,
-)
+LOST = _counter("leases_lost", "Work that nodes dropped because another has the lease.", *RUN)
 
 STORED = _counter(
-    "items_stored",
-    "Items of pages that were acknowledged: exact, as the store counts it.",
-    *RUN,
+    "items_stored", "Items of pages that were acknowledged: exact, as the store counts it.", *RUN
 )
 ITEMS = _counter(
     "items",
@@ -216,40 +136,21 @@ ITEMS = _counter(
     "item",
     "outcome",
 )
-EXAMINED = _counter(
-    "items_examined",
-    "Items whose fields were looked at.",
-    *RUN,
-    "item",
-)
+EXAMINED = _counter("items_examined", "Items whose fields were looked at.", *RUN, "item")
 MISSING = _counter(
-    "item_field_missing",
-    "Items in which a field was empty or not there.",
-    *RUN,
-    "item",
-    "field",
+    "item_field_missing", "Items in which a field was empty or not there.", *RUN, "item", "field"
 )
-COMPARED = _counter(
-    "items_compared",
-    "Items that were compared with all others of the run.",
-    *RUN,
-)
+COMPARED = _counter("items_compared", "Items that were compared with all others of the run.", *RUN)
 REPEATED = _counter(
     "items_repeated",
     "Of those, items that were there already: the duplicate rate is this by items_compared.",
     *RUN,
 )
 BAD_ITEMS = _gauge(
-    "failed_items",
-    "Items that a pipeline refused, and that wait for a person.",
-    *RUN,
+    "failed_items", "Items that a pipeline refused, and that wait for a person.", *RUN
 )
 
-SEEN = _gauge(
-    "dedup_requests",
-    "Requests that count as seen.",
-    *RUN,
-)
+SEEN = _gauge("dedup_requests", "Requests that count as seen.", *RUN)
 CAPACITY = _gauge(
     "dedup_capacity_requests",
     "Requests for which the filter is made; not told where there is no end.",
@@ -267,9 +168,7 @@ DOMAIN_BACKLOG = _gauge(
     "domain",
 )
 DOMAIN_FETCHES = _counter(
-    "domain_fetches",
-    "Requests of a host that were handed out, over all jobs.",
-    "domain",
+    "domain_fetches", "Requests of a host that were handed out, over all jobs.", "domain"
 )
 DOMAIN_ANSWERS = _counter(
     "domain_answers",
@@ -278,11 +177,7 @@ DOMAIN_ANSWERS = _counter(
     "domain",
     "outcome",
 )
-DOMAIN_IN_WORK = _gauge(
-    "domain_slots",
-    "Fetches from a host at this moment.",
-    "domain",
-)
+DOMAIN_IN_WORK = _gauge("domain_slots", "Fetches from a host at this moment.", "domain")
 RATE_LIMIT = _gauge(
     "rate_limit",
     "Fetches a second that a host is allowed now, whatever asks for it; not told where "
@@ -290,22 +185,14 @@ RATE_LIMIT = _gauge(
     "domain",
 )
 CLAMPED = _counter(
-    "rate_clamped",
-    "Fetches that an approved ceiling, or the lack of one, slowed down.",
-    "domain",
+    "rate_clamped", "Fetches that an approved ceiling, or the lack of one, slowed down.", "domain"
 )
 CIRCUIT = _gauge(
-    "circuit_open",
-    "1 while a host is left alone after bad answers in a row.",
-    "domain",
+    "circuit_open", "1 while a host is left alone after bad answers in a row.", "domain"
 )
 
 NODE = ("node", "spider", "run")
-BEAT = _gauge(
-    "node_heartbeat_timestamp_seconds",
-    "When a node spoke last.",
-    *NODE,
-)
+BEAT = _gauge("node_heartbeat_timestamp_seconds", "When a node spoke last.", *NODE)
 NODE_INFO = _gauge(
     "node_info",
     "1; where a node runs, and whether it is working, stopping or at its end.",
@@ -320,70 +207,26 @@ NODE_LIMIT = _gauge(
     *NODE,
     "by",
 )
-NODE_PAGES = _counter(
-    "node_pages",
-    "Good pages of a node.",
-    *NODE,
-)
-NODE_ITEMS = _counter(
-    "node_items",
-    "Items of a node.",
-    *NODE,
-)
-NODE_FAILED = _counter(
-    "node_failed",
-    "Requests that a node gave up.",
-    *NODE,
-)
-NODE_HELD = _gauge(
-    "node_held",
-    "Leases of a node in work.",
-    *NODE,
-)
-NODE_FETCHING = _gauge(
-    "node_fetching",
-    "Fetches of a node at this moment.",
-    *NODE,
-)
-NODE_CPU = _gauge(
-    "node_cpu_ratio",
-    "Processor time of a node: 1 = one core.",
-    *NODE,
-)
-NODE_MEMORY = _gauge(
-    "node_resident_memory_bytes",
-    "Memory of a node.",
-    *NODE,
-)
+NODE_PAGES = _counter("node_pages", "Good pages of a node.", *NODE)
+NODE_ITEMS = _counter("node_items", "Items of a node.", *NODE)
+NODE_FAILED = _counter("node_failed", "Requests that a node gave up.", *NODE)
+NODE_HELD = _gauge("node_held", "Leases of a node in work.", *NODE)
+NODE_FETCHING = _gauge("node_fetching", "Fetches of a node at this moment.", *NODE)
+NODE_CPU = _gauge("node_cpu_ratio", "Processor time of a node: 1 = one core.", *NODE)
+NODE_MEMORY = _gauge("node_resident_memory_bytes", "Memory of a node.", *NODE)
 NODE_MEMORY_MAX = _gauge(
     "node_memory_limit_bytes",
     "Memory that a node may have: of the machine, or of its container.",
     *NODE,
 )
 NODE_RECEIVED = _counter(
-    "node_received_bytes",
-    "Answers that came to a node, heads included.",
-    *NODE,
+    "node_received_bytes", "Answers that came to a node, heads included.", *NODE
 )
-NODE_SENT = _counter(
-    "node_sent_bytes",
-    "Requests that a node sent, heads included.",
-    *NODE,
-)
-NODE_DISK = _gauge(
-    "node_disk_size_bytes",
-    "The disk on which a node works.",
-    *NODE,
-)
-NODE_DISK_FREE = _gauge(
-    "node_disk_free_bytes",
-    "What is free of it.",
-    *NODE,
-)
+NODE_SENT = _counter("node_sent_bytes", "Requests that a node sent, heads included.", *NODE)
+NODE_DISK = _gauge("node_disk_size_bytes", "The disk on which a node works.", *NODE)
+NODE_DISK_FREE = _gauge("node_disk_free_bytes", "What is free of it.", *NODE)
 CONFIG_VERSION = _gauge(
-    "config_version",
-    "Version of the live configuration that a node has applied.",
-    *NODE,
+    "config_version", "Version of the live configuration that a node has applied.", *NODE
 )
 SINK_WAITING = _gauge(
     "sink_waiting_seconds",
@@ -393,46 +236,21 @@ SINK_WAITING = _gauge(
 )
 
 NODE_REQUESTS = _counter(
-    "node_requests",
-    "How requests ended on a node, and why links were not taken.",
-    *NODE,
-    "reason",
+    "node_requests", "How requests ended on a node, and why links were not taken.", *NODE, "reason"
 )
-NODE_RETRIES = _counter(
-    "node_retries",
-    "Attempts of a node that are made again.",
-    *NODE,
-    "reason",
-)
-NODE_RESPONSES = _counter(
-    "node_responses",
-    "Answers to a node by class.",
-    *NODE,
-    "status",
-)
+NODE_RETRIES = _counter("node_retries", "Attempts of a node that are made again.", *NODE, "reason")
+NODE_RESPONSES = _counter("node_responses", "Answers to a node by class.", *NODE, "status")
 NODE_DOWNLOAD = _histogram(
-    "node_download_seconds",
-    "As orbweb_download_seconds, of one node.",
-    SECONDS,
-    *NODE,
+    "node_download_seconds", "As orbweb_download_seconds, of one node.", SECONDS, *NODE
 )
 NODE_SIZE = _histogram(
-    "node_response_size_bytes",
-    "As orbweb_response_size_bytes, of one node.",
-    BYTES,
-    *NODE,
+    "node_response_size_bytes", "As orbweb_response_size_bytes, of one node.", BYTES, *NODE
 )
 NODE_WAIT = _histogram(
-    "node_queue_wait_seconds",
-    "As orbweb_queue_wait_seconds, of one node.",
-    SECONDS,
-    *NODE,
+    "node_queue_wait_seconds", "As orbweb_queue_wait_seconds, of one node.", SECONDS, *NODE
 )
 NODE_STORE_CALL = _histogram(
-    "node_store_call_seconds",
-    "As orbweb_store_call_seconds, of one node.",
-    STORE_SECONDS,
-    *NODE,
+    "node_store_call_seconds", "As orbweb_store_call_seconds, of one node.", STORE_SECONDS, *NODE
 )
 
 OF_FLEET: dict[str, tuple[Metric, ...]] = {

@@ -8,9 +8,9 @@ would be used of it is this page.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, NamedTuple
 
 from orbweb.monitor.counts import Histogram
 
@@ -38,53 +38,67 @@ class Metric:
     """Of a histogram: upper bounds of its classes."""
 
 
+class Sample(NamedTuple):
+    """One number."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+
+    def line(self) -> str:
+        """As it stands in the text."""
+        inside = ",".join(f'{label}="{_quoted(text)}"' for label, text in self.labels)
+        labels = f"{{{inside}}}" if inside else ""
+        return f"{self.name}{labels} {number_text(self.value)}"
+
+
 class Exposition:
     """Gathers samples and writes them as text, each metric in one block."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, list[str]] = {}
-        self._metrics: dict[str, Metric] = {}
+        self._samples: dict[Metric, list[Sample]] = {}
 
     @property
     def names(self) -> list[str]:
         """Metrics of which there is a sample."""
-        return list(self._metrics)
+        return [metric.name for metric in self._samples]
 
     def add(self, metric: Metric, value: float, *labels: str) -> None:
         """One sample; `labels` are the values of the metric's labels, in their order."""
-        pairs = list(zip(metric.labels, labels, strict=True))
-        self._write(metric, metric.name, pairs, value)
+        pairs = tuple(zip(metric.labels, labels, strict=True))
+        self._add(metric, Sample(metric.name, pairs, value))
 
     def add_histogram(self, metric: Metric, histogram: Histogram, *labels: str) -> None:
         """A histogram: how many were at most so large, for each bound; their sum and number."""
-        pairs = list(zip(metric.labels, labels, strict=True))
+        name, pairs = metric.name, tuple(zip(metric.labels, labels, strict=True))
         classes = histogram.classes or [0] * (len(metric.bounds) + 1)
         below = 0
         for bound, number in zip((*metric.bounds, math.inf), classes, strict=True):
             below += number
-            self._write(
-                metric, f"{metric.name}_bucket", [*pairs, ("le", number_text(bound))], below
-            )
-        self._write(metric, f"{metric.name}_sum", pairs, histogram.sum)
-        self._write(metric, f"{metric.name}_count", pairs, below)
+            within = (*pairs, ("le", number_text(bound)))
+            self._add(metric, Sample(f"{name}_bucket", within, below))
+        self._add(metric, Sample(f"{name}_sum", pairs, histogram.sum))
+        self._add(metric, Sample(f"{name}_count", pairs, below))
 
     def text(self) -> str:
         """All of it, in the order in which metrics were first added."""
-        parts: list[str] = []
-        for name, metric in self._metrics.items():
-            parts += [f"# HELP {name} {_escaped(metric.text)}", f"# TYPE {name} {metric.kind}"]
-            parts += self._lines[name]
-        return "\n".join(parts) + "\n"
+        lines: list[str] = []
+        for metric, samples in self._samples.items():
+            lines.append(f"# HELP {metric.name} {_escaped(metric.text)}")
+            lines.append(f"# TYPE {metric.name} {metric.kind}")
+            lines += [sample.line() for sample in samples]
+        return "\n".join(lines) + "\n"
 
-    def _write(
-        self, metric: Metric, name: str, pairs: Sequence[tuple[str, str]], value: float
-    ) -> None:
-        if metric.name not in self._metrics:
-            self._metrics[metric.name] = metric
-            self._lines[metric.name] = []
-        inside = ",".join(f'{label}="{_quoted(text)}"' for label, text in pairs)
-        labels = f"{{{inside}}}" if inside else ""
-        self._lines[metric.name].append(f"{name}{labels} {number_text(value)}")
+    def records(self) -> list[dict[str, Any]]:
+        """The same as plain values, for JSON."""
+        return [
+            {"name": name, "kind": str(metric.kind), "labels": dict(labels), "value": value}
+            for metric, samples in self._samples.items()
+            for name, labels, value in samples
+        ]
+
+    def _add(self, metric: Metric, sample: Sample) -> None:
+        self._samples.setdefault(metric, []).append(sample)
 
 
 def number_text(value: float) -> str:

@@ -53,7 +53,7 @@ def tell_node(text: Exposition, who: Speaker, spoke_at: float, beat: Mapping[str
         if name in beat:
             text.add(metric, float(beat[name]), *labels)
     _tell_vitals(text, labels, beat.get("vitals", {}))
-    for sink, seconds in beat.get("sinks", {}).items():
+    for sink, (seconds, _) in beat.get("sinks", {}).items():
         text.add(of.SINK_WAITING, float(seconds), *labels, sink)
 
 
