@@ -16,6 +16,7 @@ ACTS = {
     *("dedup forget", "dedup export", "dedup import", "store start", "store stop"),
     *("rates request", "rates approve", "rates revoke", "rates export"),
     *("ledger trim", "tasks push"),
+    *("alerts silence", "alerts unsilence", "alerts watch"),
 }
 """Commands that act, or whose output is a file: all others only read."""
 

@@ -75,9 +75,11 @@ def alerts_test(
 ) -> None:
     """Send a letter to each channel; what counts is what the service itself answers.
 
-    Exit code 1 when one of them does not take it. Example: orbweb alerts test feishu
+    Exit code 1 when one of them does not take it.
+
+    Example: orbweb alerts test
     """
-    from orbweb.cli import alerts as act
+    from orbweb.cli import alerts_post as act
     from orbweb.cli.options import project_settings
 
     raise typer.Exit(act.test(project_settings(change, None), channels or [], as_json=as_json))
@@ -126,7 +128,7 @@ def alerts_watch(change: Set = None, store_url: Store = None) -> None:
 
     Example: orbweb alerts watch --store redis://server:6379/0
     """
-    from orbweb.cli import alerts as act
+    from orbweb.cli import alerts_post as act
     from orbweb.cli.options import project_settings
 
     raise typer.Exit(act.watch(project_settings(change, store_url)))

@@ -292,7 +292,6 @@ class Engine:
                     chore.cancel()
                 await self._tell_counts()
                 await self._tell_last()
-                await self._say_goodbye()
         finally:
             await self._world.background.stop()
         if done:
@@ -391,16 +390,12 @@ class Engine:
                     await self._teller.tell()
 
     async def _tell_last(self) -> None:
-        """Tell what was met at hosts since the last report, if the store answers at once."""
+        """Tell what was met at hosts, and that the node ends, if the store answers at once."""
         with suppress(TimeoutError, RunLost):
             async with asyncio.timeout(LAST_CALL_SECONDS):
                 await self._signals.flush()
-
-    async def _say_goodbye(self) -> None:
-        """Tell, if the store answers at once, that the node ends of its own will."""
-        with suppress(TimeoutError, RunLost):
-            async with asyncio.timeout(LAST_CALL_SECONDS):
-                await self._session.renew((), self._gauge.goodbye())
+                if self._session.outage_since is None:
+                    await self._session.renew((), self._gauge.goodbye())
 
     async def _call_hook(self, name: str) -> None:
         """Call a hook of the spider, if it has one; a node that is to stop waits no longer."""

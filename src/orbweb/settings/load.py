@@ -35,6 +35,7 @@ HOOKS = frozenset(
 )
 """Settings with addresses whose path or query is itself the secret."""
 
+WEB_SCHEMES = ("http://", "https://")
 USER_PREFIX = "X_"
 
 _SECRET_NAME = re.compile(r"passw|secret|token|api_?key", re.IGNORECASE)
@@ -259,6 +260,8 @@ def _check_limits(setting: Setting, value: Any, where: str) -> None:
         raise ConfigError(f"{where}: choose one of {', '.join(setting.choices)}")
     if setting.name in REDIS_URLS and value and not value.startswith(REDIS_SCHEMES):
         raise ConfigError(f"{where}: the address begins with one of {', '.join(REDIS_SCHEMES)}")
+    if setting.name == "ALERTS_HEARTBEAT_URL" and value and not value.startswith(WEB_SCHEMES):
+        raise ConfigError(f"{where}: the address begins with http:// or https://")
     if setting.name == "USER_AGENT" and not (value.isprintable() and value.split("/")[0].strip()):
         raise ConfigError(f"{where}: it begins with a name, for example mybot/1.0, and is one line")
     if setting.name == "REDIS_KEY_PREFIX" and (not value or set(value) & set("{} \n\t")):

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from orbweb.alarms.channels.build import channels_of
+from orbweb.alarms.desk import ROLE, silence_of
 from orbweb.alarms.gather import FleetReader
 from orbweb.alarms.heartbeat import Heartbeat
 from orbweb.alarms.notices import Silence
@@ -22,12 +23,11 @@ from orbweb.engine.report import RunReport
 from orbweb.engine.threads import loop_factory
 from orbweb.errors import StoreUnavailable
 from orbweb.frontier.configbook import ConfigBook
-from orbweb.frontier.notes import Note, NoteBook, NoteKind
+from orbweb.frontier.notes import NoteBook, NoteKind
 from orbweb.frontier.roles import Role
 from orbweb.frontier.servers import Servers
 from orbweb.log import get_logger
 
-ROLE = "alerts"
 STANDING_RANK, NODE_RANK, MUTE_RANK = 2, 1, 0
 
 FIRST_SECONDS = 1.0
@@ -83,18 +83,6 @@ def build_watch(current: Current, servers: Servers, *, standing: bool) -> Watch:
             wall_ms=lambda: int(time.time() * 1000),
             heartbeat=heartbeat if url else None,
         )
-    )
-
-
-def silence_of(note: Note) -> Silence:
-    """A silence as people have left it in the store."""
-    said = note.said
-    return Silence(
-        pattern=note.name,
-        until_ms=int(said.get("until_ms") or 0),
-        by=str(said.get("by", "")),
-        reason=str(said.get("reason", "")),
-        made_ms=note.at_ms,
     )
 
 
