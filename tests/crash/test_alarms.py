@@ -44,14 +44,19 @@ USUAL = {
     "ORBWEB_ITEM_PIPELINES": "alarm_spiders.FaultyPipeline",
 }
 
-ENOUGH = 12.0
+ENOUGH = 15.0
 """Seconds in which a short threshold must have told."""
+
+A_MINUTE = {"node_silent": 70.0}
+"""By default an alarm comes within a minute of the fault; this one when the node has been silent for
+one, and the fleet is judged every five seconds."""
 
 
 class Scene:
     """A fleet, its store, and somebody who is told."""
 
-    def __init__(self, fleet: Fleet, server: Server, receiver: Receiver) -> None:
+    def __init__(self, fleet: Fleet, server: Server, receiver: Receiver, *, short: bool) -> None:
+        self.short = short
         self.fleet = fleet
         self.server = server
         self.receiver = receiver
@@ -92,16 +97,17 @@ class Scene:
         assert isinstance(kept, bytes)
         return decode(kept)
 
-    def told_once(self, rule: str, seconds: float = ENOUGH) -> float:
-        """Wait until the alarm has come; returns how long that took."""
+    def told_once(self, rule: str, seconds: float | None = None) -> None:
+        """Wait until the alarm has come."""
         began = time.monotonic()
-        self.receiver.wait(rule, seconds=seconds)
-        return time.monotonic() - began
+        enough = ENOUGH if self.short else A_MINUTE.get(rule, 60.0)
+        self.receiver.wait(rule, seconds=seconds or enough)
+        print(f"{rule} was told after {time.monotonic() - began:.1f} s")
 
-    def over(self, rule: str, seconds: float = ENOUGH) -> None:
+    def over(self, rule: str) -> None:
         """Wait for its end. Then it, and nothing else, must have been told, each once."""
-        self.receiver.wait(rule, "resolved", seconds)
-        time.sleep(4 * float(str(self.fleet.environment["ORBWEB_ALERTS_INTERVAL"])))
+        self.receiver.wait(rule, "resolved", ENOUGH if self.short else 120.0)
+        time.sleep(1.2 if self.short else 20.0)
         assert self.receiver.rules() == [rule]
         assert self.receiver.rules("resolved") == [rule]
 
@@ -112,24 +118,25 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
-def make_scene(
-    directory: Path, receiver: Receiver, thresholds: dict[str, object]
-) -> Iterator[Scene]:
+def make_scene(directory: Path, receiver: Receiver, *, short: bool) -> Iterator[Scene]:
     server = Server("valkey", aof="everysec")
     settings = {
-        **USUAL, **thresholds, "ORBWEB_REDIS_URL": server.url,
+        **USUAL, **(SHORT if short else {}), "ORBWEB_REDIS_URL": server.url,
         "ORBWEB_ALERTS_CHANNELS": f"people={receiver.url}/hook",
     }  # fmt: skip
     try:
         with Fleet(directory, "Pages", script=SPIDERS, **settings) as fleet:
-            yield Scene(fleet, server, receiver)
+            yield Scene(fleet, server, receiver, short=short)
     finally:
         server.stop()
 
 
-@pytest.fixture
-def scene(tmp_path: Path, receiver: Receiver) -> Iterator[Scene]:
-    yield from make_scene(tmp_path, receiver, SHORT)
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(params=["short", pytest.param("default", marks=pytest.mark.long)])
+def scene(tmp_path: Path, receiver: Receiver, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    yield from make_scene(tmp_path, receiver, short=request.param == "short")
 
 
 def test_a_killed_node_is_told_once_by_a_fleet_and_a_new_node_ends_that(scene: Scene) -> None:
@@ -161,7 +168,7 @@ def test_a_frozen_node_is_told_and_its_waking_too(scene: Scene) -> None:
 
 
 def test_a_zombie_speaks_but_its_loop_stands_still(scene: Scene) -> None:
-    scene.node(STUCK=6)
+    scene.node(STUCK=6 if scene.short else 50)
     scene.begun()
     scene.switch("loop-stuck", on=True)
     scene.told_once("zombie")
@@ -208,7 +215,7 @@ def test_names_that_have_no_address(scene: Scene) -> None:
 def test_a_run_with_nothing_done_is_told_by_the_node_that_ends_it(scene: Scene) -> None:
     scene.switch("no-seeds", on=True)
     assert scene.node("Nothing").wait() == 3
-    scene.told_once("nothing_done", 0.5)
+    scene.told_once("nothing_done", 1.0)
     scene.switch("no-seeds", on=False)
     scene.fleet.orbweb("reset", "Nothing", "--yes")
     scene.node("Nothing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -36,7 +37,9 @@ class AppriseChannel:
             )
         self.name = name
         self._apprise: Any = apprise
-        self._target: Any = apprise.Apprise.instantiate(url, suppress_exceptions=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of what its plugins import
+            self._target: Any = apprise.Apprise.instantiate(url, suppress_exceptions=True)
         if self._target is None:
             raise ConfigError(
                 f"the channel {name}: {scheme}://*** is no address that Apprise reads"
