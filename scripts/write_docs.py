@@ -24,6 +24,7 @@ GROUPS = (
     ("Tasks", declarations.TASKS),
     ("Batches of a task table", declarations.BATCHES),
     ("Download", declarations.DOWNLOAD),
+    ("Proxies", declarations.PROXIES),
     ("Items and logs", declarations.OUTPUT),
     ("Databases", declarations.DATABASES),
 )

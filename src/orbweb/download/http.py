@@ -13,7 +13,9 @@ from aiohttp.connector import Connection
 
 from orbweb.download.base import Gate
 from orbweb.download.failures import CLIENT_ERRORS, download_error
-from orbweb.download.wire import unsendable, wire_arguments
+from orbweb.download.proxy import Proxy
+from orbweb.download.socks import SocksSessions
+from orbweb.download.wire import own_proxy, unsendable, wire_arguments
 from orbweb.errors import ContentTypeRejectedError, ResponseTooLargeError
 from orbweb.model.request import Request
 from orbweb.model.response import Response
@@ -68,19 +70,38 @@ class HttpDownloader:
         )
         self._connector: aiohttp.TCPConnector | None = None
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._socks = SocksSessions(self._open_owner, options.keepalive_seconds)
+        self._jar: aiohttp.CookieJar | None = None
 
-    def fetch(self, request: Request, gate: Gate | None = None) -> Coroutine[Any, Any, Response]:
-        """See `Downloader`."""
-        return self.exchange(request, self._options.limits, gate)
+    def fetch(
+        self, request: Request, gate: Gate | None = None, proxy: Proxy | None = None
+    ) -> Coroutine[Any, Any, Response]:
+        """See `Downloader`; through the proxy if one is given, else that of the request."""
+        return self.exchange(request, self._options.limits, gate, proxy)
 
-    async def exchange(self, request: Request, limits: BodyLimits, gate: Gate | None) -> Response:
+    async def exchange(
+        self, request: Request, limits: BodyLimits, gate: Gate | None, proxy: Proxy | None = None
+    ) -> Response:
         """`fetch` with other limits than those of the options."""
         if request.render or request.impersonate or request.random_user_agent:
             raise unsendable(
                 f"{request.url}: render, impersonate and random_user_agent belong to features "
                 "that this version does not have"
             )
-        session = self._session(request.use_session)
+        proxy = proxy or own_proxy(request)
+        if proxy is None or not proxy.is_socks:
+            return await self._exchange(self._session(request), request, limits, gate, proxy)
+        async with self._socks.session(proxy, self._keeps_cookies(request)) as session:
+            return await self._exchange(session, request, limits, gate, None)
+
+    async def _exchange(
+        self,
+        session: aiohttp.ClientSession,
+        request: Request,
+        limits: BodyLimits,
+        gate: Gate | None,
+        proxy: Proxy | None,
+    ) -> Response:
         url = request.url
         arguments = _NO_ARGUMENTS
         entered = _gate.set(gate)
@@ -88,6 +109,8 @@ class HttpDownloader:
             if request.requests_kwargs:
                 url = request.full_url
                 arguments = wire_arguments(request, self._timeout)
+            if proxy is not None:
+                arguments = {**arguments, "proxy": proxy.address}
             started = asyncio.get_running_loop().time()
             reply = await session.request(request.method, url, allow_redirects=False, **arguments)
             try:
@@ -123,27 +146,42 @@ class HttpDownloader:
         connector, self._connector = self._connector, None
         for session in sessions.values():
             await session.close()
+        await self._socks.close()
         if connector is not None:
             await connector.close()
 
-    def _session(self, use_session: bool | None) -> aiohttp.ClientSession:
-        cookies = self._options.keep_cookies if use_session is None else bool(use_session)
-        session = self._sessions.get(cookies)
-        return session if session is not None else self._open(cookies)
+    def _keeps_cookies(self, request: Request) -> bool:
+        asked = request.use_session
+        return self._options.keep_cookies if asked is None else bool(asked)
 
-    def _open(self, cookies: bool) -> aiohttp.ClientSession:
-        options = self._options
+    def _session(self, request: Request) -> aiohttp.ClientSession:
+        cookies = self._keeps_cookies(request)
+        session = self._sessions.get(cookies)
+        if session is not None:
+            return session
         if self._connector is None:
             self._connector = aiohttp.TCPConnector(
                 limit=0,
-                ttl_dns_cache=options.dns_ttl_seconds,
-                keepalive_timeout=options.keepalive_seconds,
+                ttl_dns_cache=self._options.dns_ttl_seconds,
+                keepalive_timeout=self._options.keepalive_seconds,
             )
-        session = aiohttp.ClientSession(
-            connector=self._connector,
-            connector_owner=False,
+        session = self._sessions[cookies] = self._open(self._connector, cookies)
+        return session
+
+    def _open_owner(self, connector: aiohttp.BaseConnector, cookies: bool) -> aiohttp.ClientSession:
+        return self._open(connector, cookies, owns=True)
+
+    def _open(
+        self, connector: aiohttp.BaseConnector, cookies: bool, *, owns: bool = False
+    ) -> aiohttp.ClientSession:
+        options = self._options
+        if cookies and self._jar is None:
+            self._jar = aiohttp.CookieJar(unsafe=True)
+        return aiohttp.ClientSession(
+            connector=connector,
+            connector_owner=owns,
             request_class=_HeldRequest,
-            cookie_jar=aiohttp.CookieJar(unsafe=True) if cookies else aiohttp.DummyCookieJar(),
+            cookie_jar=self._jar if cookies else aiohttp.DummyCookieJar(),
             headers={
                 "User-Agent": options.user_agent,
                 "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
@@ -153,8 +191,6 @@ class HttpDownloader:
             max_field_size=_HEAD_LIMIT_BYTES,
             max_headers=_HEADERS_LIMIT,
         )
-        self._sessions[cookies] = session
-        return session
 
 
 class _HeldRequest(aiohttp.ClientRequest):
@@ -182,9 +218,11 @@ class LimitedDownloader:
         self._downloader = downloader
         self._limits = limits
 
-    async def fetch(self, request: Request, gate: Gate | None = None) -> Response:
+    async def fetch(
+        self, request: Request, gate: Gate | None = None, proxy: Proxy | None = None
+    ) -> Response:
         """See `Downloader`."""
-        return await self._downloader.exchange(request, self._limits, gate)
+        return await self._downloader.exchange(request, self._limits, gate, proxy)
 
     async def close(self) -> None:
         """The connections belong to the downloader that this one came from."""

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from orbweb.download.proxies import ProxyPool
 from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.errands import Errands, TaskWorker
 from orbweb.engine.gauge import Dials, Gauge
@@ -89,6 +90,8 @@ class EngineParts:
     """How a run that has stopped is gone on with, where that is not by its id."""
     tasks: TaskSpiderCalls | None = None
     """The spider, when it works through tasks."""
+    proxies: ProxyPool | None = None
+    """Through which the chain fetches."""
 
 
 class Engine:
@@ -443,6 +446,7 @@ class Engine:
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
             seeding_waits=lambda: self._seeder is not None and self._seeder.waits,
             is_stopping=lambda: self.shutdown.requested,
+            proxies=self._parts.proxies,
         )
         return Gauge(dials, self._world.clock)
 

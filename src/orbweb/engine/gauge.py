@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from orbweb.download.proxies import ProxyPool
 from orbweb.engine.options import EngineOptions
 from orbweb.engine.pump import Pump
 from orbweb.engine.report import Progress
@@ -15,6 +16,9 @@ from orbweb.engine.stats import Stats
 from orbweb.pipelines.buffer import ItemBuffer
 
 RATE_SECONDS = 10.0
+
+MOST_HOSTS = 20
+"""Hosts without a proxy that a heartbeat names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,7 @@ class Dials:
     is_seeding: Callable[[], bool]
     seeding_waits: Callable[[], bool]
     is_stopping: Callable[[], bool]
+    proxies: ProxyPool | None = None
 
 
 class Gauge:
@@ -83,8 +88,22 @@ class Gauge:
             "rate": round(self._rate(), 2),
             "limited_by": self._limited_by(),
             "stopping": dials.is_stopping(),
+            **self._of_proxies(),
         }
         return json.dumps(beat).encode()
+
+    def _of_proxies(self) -> dict[str, object]:
+        pool = self._dials.proxies
+        if pool is None or not pool.is_on:
+            return {}
+        return {"proxies": pool.counts(), "no_proxy": pool.waiting()[:MOST_HOSTS]}
+
+    def _lacks_proxies(self) -> bool:
+        """Most of what is being fetched waits for a proxy."""
+        pool = self._dials.proxies
+        if pool is None or not pool.waiting():
+            return False
+        return 2 * pool.waiters >= self._dials.pump.fetching
 
     def _rate(self) -> float:
         if len(self._samples) < 2:
@@ -99,6 +118,8 @@ class Gauge:
             return "store"
         if pump.saturated or dials.buffer.full:
             return "sink"
+        if self._lacks_proxies():
+            return "proxies"
         if pump.fetching >= dials.options.concurrency:
             return "concurrency"
         if answer.pending - pump.held > dials.is_seeding():

@@ -39,6 +39,7 @@ class Attempt:
     """Where a redirect led: a request of its own, or the URL of the page."""
     links: int = 0
     error: str = ""
+    proxy: str = ""
 
     def answered(self, request: Request, response: Response | None, seconds: float) -> None:
         """The last answer has come, or the attempt has ended without one after so long."""
@@ -47,6 +48,7 @@ class Attempt:
         if response is None:
             return
         self.status, self.size_bytes = response.status_code, len(response.content)
+        self.proxy = response.proxy
         if response.elapsed is not None:
             self.ms = round(response.elapsed * 1000)
         if response.history:
@@ -169,6 +171,7 @@ class Journal:
                 to=to,
                 to_id=to_id if to_id not in (lease.id, page) else "",
                 wait_ms=wait_ms,
+                proxy=attempt.proxy,
                 error=error[:LONGEST_ERROR],
             )
         )

@@ -18,6 +18,8 @@ from typing import Any
 from orbweb.download.chain import Chain
 from orbweb.download.http import BodyLimits, HttpDownloader, HttpOptions
 from orbweb.download.middlewares import load_middlewares
+from orbweb.download.proxied import ProxiedDownloader
+from orbweb.download.proxies import ProxyPool
 from orbweb.download.redirects import RedirectRules
 from orbweb.download.robots import (
     ROBOTS_MAX_BYTES,
@@ -63,6 +65,7 @@ from orbweb.spiders.distributed import Spider
 from orbweb.spiders.judge import judged, quality_rules
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
+from orbweb.spiders.proxies import build_proxies
 from orbweb.spiders.rules import allowed_domains, robots_agent, tell_rules
 from orbweb.spiders.task import TaskSpider
 
@@ -458,7 +461,8 @@ def _build_engine(
     stack.callback(threads.close)
     stack.callback(storing.close)
     options = _engine_options(spider, settings, start, node)
-    chain = _build_chain(settings, options, store, node, rng, threads)
+    proxies = build_proxies(settings, start.directory or Path.cwd())
+    chain = _build_chain(settings, options, store, node, rng, threads, proxies)
     stack.push_async_callback(chain.close)
     pipelines = load_pipelines(spider, settings, store.url)
     if not pipelines:
@@ -499,6 +503,7 @@ def _build_engine(
             on_new_run=start.on_new_run,
             go_on=start.go_on,
             tasks=spider.calls if isinstance(spider, TaskSpider) else None,
+            proxies=proxies,
         )
     )
 
@@ -605,8 +610,9 @@ def _build_chain(
     node: str,
     rng: random.Random,
     threads: CallbackThreads,
+    proxies: ProxyPool,
 ) -> Chain:
-    downloader = HttpDownloader(
+    client = HttpDownloader(
         HttpOptions(
             user_agent=settings["USER_AGENT"],
             total_seconds=settings["REQUEST_TIMEOUT"],
@@ -625,9 +631,9 @@ def _build_chain(
         retry_after_max=settings["RETRY_AFTER_MAX"],
     )
     limits = BodyLimits(ROBOTS_MAX_BYTES, truncate=True)
-    sender = Sender(downloader.limited(limits), status)
+    sender = Sender(ProxiedDownloader(client.limited(limits), proxies), status)
     return Chain(
-        downloader,
+        ProxiedDownloader(client, proxies),
         middlewares=load_middlewares(settings["DOWNLOADER_MIDDLEWARES"], settings),
         robots=_build_robots(settings, sender, store, node, rng),
         obey_robots=settings["ROBOTS_OBEY"],
