@@ -12,7 +12,7 @@ import typer
 from orbweb.cli.about import PRECEDENCE, limit_text, other_names
 from orbweb.cli.app import app
 from orbweb.settings import declarations
-from orbweb.settings.declarations import Setting
+from orbweb.settings.declarations import Setting, When
 from orbweb.settings.names import NEEDLESS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -28,6 +28,12 @@ GROUPS = (
     ("Items and logs", declarations.OUTPUT),
     ("Databases", declarations.DATABASES),
 )
+
+WHEN = {
+    When.HOT: "**hot**: may change while a crawl runs",
+    When.NEXT_RUN: "next run",
+    When.RESTART: "restart",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -65,6 +71,8 @@ def settings_page() -> str:
         "## Where values come from\n",
         "A later source wins:\n",
         "".join(f"{number}. {source}\n" for number, source in enumerate(PRECEDENCE, 1)),
+        "A setting that is **hot** may change in nodes that run; one marked *restart* counts when "
+        "a node is started again, *next run* when a run is made.\n",
         "An unknown name is an error that says what you may have meant. Names of your own begin "
         "with `X_`. In the environment and on the command line lists are written `a,b` (or as "
         "JSON), truth values `true` and `false`, sizes `32MiB`.\n",
@@ -85,6 +93,7 @@ def _setting(setting: Setting) -> str:
         setting.unit,
         limit_text(setting),
         " or ".join(f"`{choice}`" for choice in setting.choices),
+        WHEN[setting.when],
     ]
     others = ", ".join(f"`{name}`" for name in other_names(setting.name))
     also = f" Also known as {others}." if others else ""
