@@ -225,20 +225,20 @@ DOWNLOAD = (
 
 PROXIES = (
     Setting("PROXY_ENABLE", FLAG, True, "Send requests through the proxies of PROXY_LIST and "
-            "PROXY_FILE, where one of them is set; False = straight to the hosts.", hot=True),
+            "PROXY_FILE, where one of them is set; False = straight to the hosts.", when=HOT),
     Setting("PROXY_LIST", TEXTS, (), "Proxies that requests go through in turn: "
-            "http://user:password@host:port, https://… or socks5://….", secret=True, hot=True),
+            "http://user:password@host:port, https://… or socks5://….", secret=True, when=HOT),
     Setting("PROXY_FILE", TEXT, "", "File with a proxy a line, read again when it has changed; "
-            "beside PROXY_LIST.", hot=True),
+            "beside PROXY_LIST.", when=HOT),
     Setting("PROXY_COOLDOWN", NUMBER, 60.0, "How long a proxy rests from a host for which it has "
             "failed; the time doubles with each further failure in a row.", "seconds", above=0,
-            hot=True),
+            when=HOT),
     Setting("PROXY_COOLDOWN_MAX", NUMBER, 900.0, "Longest such rest.", "seconds", above=0,
-            hot=True),
+            when=HOT),
     Setting("PROXY_COOLDOWN_STATUS_CODES", CODES, (403, 429), "Status codes of an answer after "
-            "which its proxy rests from that host; 407 always.", hot=True),
+            "which its proxy rests from that host; 407 always.", when=HOT),
     Setting("PROXY_SUSPECT_BAN_AFTER", COUNT, 3, "So many exchanges in a row that broke off count "
-            "as a failure of the proxy.", "exchanges", low=1, hot=True),
+            "as a failure of the proxy.", "exchanges", low=1, when=HOT),
 )  # fmt: skip
 
 OUTPUT = (
