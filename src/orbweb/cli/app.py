@@ -554,7 +554,7 @@ def items_replay(
     store_url: Store = None,
 ) -> None:
     """Send failed items to the pipelines that refused them; what is stored leaves the list."""
-    from orbweb.cli.items import replay
+    from orbweb.cli.items_replay import replay
 
     raise typer.Exit(replay(target, run_id, keys or [], change, store_url, all_of_them))
 

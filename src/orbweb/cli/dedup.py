@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from orbweb.cli import show
-from orbweb.cli.acts import read_age, read_host
+from orbweb.cli.acts import read_host
+from orbweb.cli.ages import read_age
 from orbweb.cli.snapshot import Exporter, finish, load_snapshot, open_text, read_snapshot
 from orbweb.cli.store import ask
 from orbweb.errors import ConfigError

@@ -58,10 +58,28 @@ class HttpOptions:
     dns_ttl_seconds: int = 300
 
 
+@dataclass(slots=True)
+class Traffic:
+    """Bytes of requests and answers so far, heads included, as they were on the wire before TLS."""
+
+    received: int = 0
+    sent: int = 0
+
+    def count(self, reply: aiohttp.ClientResponse) -> None:
+        """Count one exchange, when as much of the body is read as ever will be."""
+        asked = reply.request_info
+        body = asked.headers.get("Content-Length", "0")
+        head = sum(len(name) + len(value) + 4 for name, value in asked.headers.items())
+        self.sent += len(asked.method) + len(asked.url.raw_path_qs) + 13 + head + int(body)
+        head = sum(len(name) + len(value) + 4 for name, value in reply.raw_headers)
+        self.received += len(reply.reason or "") + 17 + head + reply.content.total_raw_bytes
+
+
 class HttpDownloader:
     """See `Downloader`. Reuses connections; must be used on one event loop."""
 
     def __init__(self, options: HttpOptions) -> None:
+        self.traffic = Traffic()
         self._options = options
         self._timeout = aiohttp.ClientTimeout(
             total=options.total_seconds or None,
@@ -119,6 +137,7 @@ class HttpDownloader:
                     _check_type(reply.status, headers, url, limits)
                 body = await _read(reply, headers, url, limits)
             finally:
+                self.traffic.count(reply)
                 if not reply.closed:
                     reply.close()
         except CLIENT_ERRORS as error:
@@ -223,6 +242,10 @@ class LimitedDownloader:
     ) -> Response:
         """See `Downloader`."""
         return await self._downloader.exchange(request, self._limits, gate, proxy)
+
+    def limited(self, limits: BodyLimits) -> LimitedDownloader:
+        """See `HttpDownloader.limited`."""
+        return LimitedDownloader(self._downloader, limits)
 
     async def close(self) -> None:
         """The connections belong to the downloader that this one came from."""

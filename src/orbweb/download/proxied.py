@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from orbweb.download.base import DownloadError, Gate, Meeting
+from orbweb.download.http import BodyLimits
 from orbweb.download.proxies import ProxyPool
 from orbweb.download.proxy import Proxy
 from orbweb.download.wire import own_proxy
@@ -23,6 +24,9 @@ class Client(Protocol):
         self, request: Request, gate: Gate | None = None, proxy: Proxy | None = None
     ) -> Response:
         """See `Downloader`."""
+
+    def limited(self, limits: BodyLimits) -> Client:
+        """The same connections with other limits; closing it closes nothing."""
 
     async def close(self) -> None:
         """See `Downloader`."""
@@ -52,6 +56,10 @@ class ProxiedDownloader:
             response = await self._through(proxy, host, request, gate)
             if response is not None:
                 return response
+
+    def limited(self, limits: BodyLimits) -> ProxiedDownloader:
+        """The same connections and proxies with other limits; closing it closes nothing."""
+        return ProxiedDownloader(self._client.limited(limits), self._pool)
 
     async def close(self) -> None:
         """See `Downloader`."""

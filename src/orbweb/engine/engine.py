@@ -28,10 +28,12 @@ from orbweb.engine.shutdown import Shutdown
 from orbweb.engine.signals import Signals
 from orbweb.engine.stats import Stats
 from orbweb.engine.step import Step
+from orbweb.engine.teller import Teller
 from orbweb.engine.tools import DownloadChain, StepTools
 from orbweb.errors import RunLost, SpiderError, StoreUnavailable
 from orbweb.frontier.base import Frontier, Held, Lease, Opened, RunControl, RunState, Status
 from orbweb.frontier.items import ItemBook, MemoryItemBook
+from orbweb.frontier.totals import TotalsBook
 from orbweb.log import get_logger
 from orbweb.model.url import host_of
 from orbweb.monitor.crawl_line import CrawlLog
@@ -47,6 +49,7 @@ COLLECT_IDLE_SECONDS = 60.0
 """Pauses between two pieces of past runs that are cleared away, and when there was nothing."""
 
 COUNT_SECONDS = 1.0
+TELL_SECONDS = 5.0
 
 TICK_SECONDS = 0.5
 
@@ -75,9 +78,13 @@ class EngineParts:
     """`run_id`, `namespace` and `redis_key`, for the summary."""
     place: Mapping[str, str | int] = field(default_factory=dict)
     """Where the node runs (host, pid), for the heartbeat."""
+    vitals: Callable[[], Mapping[str, Any]] = dict
+    """What the node takes of its machine, for the heartbeat."""
     show_summary: bool = True
     items: ItemBook = field(default_factory=MemoryItemBook)
     """What is known of the run's items on all nodes."""
+    totals: TotalsBook | None = None
+    """Where the run's counts are added up; None when the run lives in this process alone."""
     wall_ms: Callable[[], int] = lambda: 0
     """Milliseconds since 1970, to say when an item failed, and in the crawl log."""
     crawl_log: CrawlLog | None = None
@@ -126,9 +133,12 @@ class Engine:
             clock=world.clock,
             rng=world.rng,
             revive=world.revive,
+            counts=self.stats.counts,
         )
         self._signals = Signals(self._session, world.clock)
-        self._pacing = PacerTools(self._session, self._signals, world.clock, options.calm_seconds)
+        self._pacing = PacerTools(
+            self._session, self._signals, world.clock, options.calm_seconds, self.stats.counts
+        )
         self._pump = Pump(
             self._session,
             self._ledger,
@@ -151,6 +161,7 @@ class Engine:
         self._seeder: Source | None = None
         self._pulse = 0
         self._gauge = self._make_gauge()
+        self._teller = self._make_teller()
         self._reporter = Reporter(
             options.spider,
             self.stats,
@@ -196,6 +207,7 @@ class Engine:
 
     async def run(self) -> RunReport:
         """Work to the end and tell how it was. Does not raise for what can happen to a run."""
+        parts = self._parts
         self._task = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
         self.shutdown.on_change(self._on_shutdown)
@@ -205,9 +217,11 @@ class Engine:
                 return self._reporter.stopped(self.shutdown.reason, None)
             if opened.status.state is RunState.DONE:
                 return self._reporter.joined_finished(opened.status)
-            if opened.state is RunState.NEW and self._parts.on_new_run is not None:
-                self._parts.on_new_run()
+            if opened.state is RunState.NEW and parts.on_new_run is not None:
+                parts.on_new_run()
             self._items.attach(opened.epoch)
+            if parts.totals is not None:
+                parts.totals.attach(opened.epoch)
             return await self._report(await self._crawl(opened))
         except asyncio.CancelledError:
             if self.shutdown.abort_code is None or self._task is None:
@@ -237,7 +251,7 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as services:
                 services.create_task(self._parts.buffer.run())
-                work = (self._tick, self._collect, self._count, self._signals.run)
+                work = (self._tick, self._collect, self._count, self._tell, self._signals.run)
                 chores = [services.create_task(chore()) for chore in work]
                 try:
                     done = await self._work(opened.epoch, self._seeder)
@@ -329,11 +343,21 @@ class Engine:
             with suppress(StoreUnavailable):
                 await self._items.flush()
 
+    async def _tell(self) -> None:
+        """Add to the run's totals what this node has counted."""
+        while self._teller is not None:
+            await asyncio.sleep(TELL_SECONDS * self._world.rng.uniform(0.8, 1.0))
+            with suppress(StoreUnavailable):
+                await self._teller.tell()
+
     async def _tell_counts(self) -> None:
         """The last counts; a store that is away does not hold up the end."""
         with suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(LAST_CALL_SECONDS if self.shutdown.requested else 10.0):
                 await self._items.flush()
+                self._gauge.sample()
+                if self._teller is not None:
+                    await self._teller.tell()
 
     async def _tell_last(self) -> None:
         """Tell what was met at hosts since the last report, if the store answers at once."""
@@ -435,6 +459,11 @@ class Engine:
             rng=self._world.rng,
         )
 
+    def _make_teller(self) -> Teller | None:
+        totals = self._parts.totals
+        counts = self.stats.counts
+        return Teller(totals, self._options.node, lambda: counts) if totals is not None else None
+
     def _make_gauge(self) -> Gauge:
         dials = Dials(
             options=self._options,
@@ -443,6 +472,8 @@ class Engine:
             session=self._session,
             buffer=self._parts.buffer,
             place=self._parts.place,
+            vitals=self._parts.vitals,
+            tally=self._items.tally,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
             seeding_waits=lambda: self._seeder is not None and self._seeder.waits,
             is_stopping=lambda: self.shutdown.requested,

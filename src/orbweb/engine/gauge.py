@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from orbweb.download.proxies import ProxyPool
 from orbweb.engine.options import EngineOptions
@@ -13,12 +15,20 @@ from orbweb.engine.pump import Pump
 from orbweb.engine.report import Progress
 from orbweb.engine.session import Session
 from orbweb.engine.stats import Stats
+from orbweb.monitor.counts import Counts
+from orbweb.monitor.quality import Tally
 from orbweb.pipelines.buffer import ItemBuffer
 
 RATE_SECONDS = 10.0
 
-MOST_HOSTS = 20
-"""Hosts without a proxy that a heartbeat names."""
+MOST_HOSTS = 10
+"""Hosts without a proxy that a beat names."""
+
+MOST_BYTES = 4000
+"""Length of a beat. What is too much is left out of its counts, the most numerous names first."""
+
+TOLD_NAMES = 20
+"""Names of one kind (reasons, fields of an item) that a beat tells of: the most frequent ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,8 @@ class Dials:
     session: Session
     buffer: ItemBuffer
     place: Mapping[str, str | int]
+    vitals: Callable[[], Mapping[str, Any]]
+    tally: Tally
     is_seeding: Callable[[], bool]
     seeding_waits: Callable[[], bool]
     is_stopping: Callable[[], bool]
@@ -88,9 +100,11 @@ class Gauge:
             "rate": round(self._rate(), 2),
             "limited_by": self._limited_by(),
             "stopping": dials.is_stopping(),
+            "vitals": dials.vitals(),
             **self._of_proxies(),
         }
-        return json.dumps(beat).encode()
+        dials.stats.counts.see(dials.tally)
+        return with_counts(beat, dials.stats.counts)
 
     def _of_proxies(self) -> dict[str, object]:
         pool = self._dials.proxies
@@ -125,3 +139,28 @@ class Gauge:
         if answer.pending - pump.held > dials.is_seeding():
             return "hosts"
         return "seeding" if dials.is_seeding() else "nothing"
+
+
+def with_counts(beat: dict[str, Any], counts: Counts) -> bytes:
+    """A beat as JSON with as much of the counts as fits; the store has all of them."""
+    told = msgspec.to_builtins(counts)
+    for name in ("looked", "filled"):
+        told.pop(name, None)
+    told["missing"] = {
+        f"{table}.{field}": number
+        for table, fields in counts.missing().items()
+        for field, number in fields.items()
+    }
+    for name in ("outcomes", "retried", "missing"):
+        told[name] = _most(told.get(name, {}))
+    text = msgspec.json.encode({**beat, "counts": told})
+    for name in ("missing", "items", "outcomes", "retried"):
+        if len(text) <= MOST_BYTES:
+            break
+        told.pop(name, None)
+        text = msgspec.json.encode({**beat, "counts": told})
+    return text
+
+
+def _most(numbers: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(numbers.items(), key=lambda pair: -pair[1])[:TOLD_NAMES])

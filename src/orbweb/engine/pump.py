@@ -168,7 +168,7 @@ class Pump:
         """See `Desk`."""
         self._leave(step)
         self._ledger.remove(step.held)
-        self._stats.incr("lease_lost")
+        self._stats.lost()
 
     def _leave(self, step: Step) -> None:
         self._steps.pop(step.held, None)
@@ -341,7 +341,7 @@ class Pump:
             if kept:
                 self._stats.acked(ack)
             else:
-                self._stats.incr("lease_lost")
+                self._stats.lost()
 
     def _next_acks(self) -> list[Ack]:
         acks: list[Ack] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -195,7 +196,10 @@ class Step:
         if self.over:
             return None
         response = result.response if isinstance(result, Fetched | Failed) else None
-        self.attempt.answered(result.request, response, self._pacer.seconds)
+        attempt = self.attempt
+        attempt.answered(result.request, response, self._pacer.seconds)
+        if request.auto_request:
+            tools.stats.counts.answered(attempt.status, attempt.ms / 1000, attempt.size_bytes)
         if isinstance(result, Fetched):
             tools.desk.fetched(self)
             return await self._parse(result.request, result.response)
@@ -453,6 +457,17 @@ class Step:
         await self._answered(lambda: items.keep_failed(rejected, part.origin, url))
         await self._answered(lambda: items.durable(part.sent, rejected))
         items.count(part.yielded, part.origin)
+        self._count_items(part, rejected)
+
+    def _count_items(self, part: _Part, rejected: list[Rejected]) -> None:
+        counts = self._tools.stats.counts
+        yielded = Counter(record.table for record in part.yielded)
+        sent = Counter(record.table for record in part.sent)
+        failed = Counter({each.record.key: each.record.table for each in rejected}.values())
+        for table, number in yielded.items():
+            counts.item(table, "stored", sent[table] - failed[table])
+            counts.item(table, "filtered", number - sent[table])
+            counts.item(table, "failed", failed[table])
 
     # -- failures
 

@@ -20,6 +20,7 @@ from orbweb.frontier.servers import Servers
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.steering import HostAdmin
+from orbweb.frontier.totals import RunTotals
 from orbweb.frontier.urls import UrlAdmin, dead_letter
 from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word
 from orbweb.frontier.weight import Weight, weigh
@@ -170,6 +171,12 @@ class Admin:
         book = ValkeyItemBook(self._client, self._prefix, info.job, info.run, shared=False)
         book.attach(info.epoch)
         return book
+
+    def totals(self, info: RunInfo) -> RunTotals:
+        """What the nodes of a run have counted."""
+        totals = RunTotals(self._client, self._prefix, info.job, info.run)
+        totals.attach(info.epoch)
+        return totals
 
     def book(self, job: str) -> JobBook:
         """What the nodes of a job tell of it."""

@@ -151,8 +151,9 @@ RUN_KEYS = frozenset(
     | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
 )
 
-ITEM_KEYS = frozenset({"items", "marks", "failed_items", "quality"})
-"""Keys of a run that no transition reads, see `frontier/items.py`; `collect` removes them."""
+ITEM_KEYS = frozenset({"items", "marks", "failed_items", "quality", "counts"})
+"""Keys of a run that no transition of requests reads, see `frontier/items.py` and `totals.py`;
+`collect` removes them."""
 
 
 def split_run_name(name: str) -> tuple[str, str, str]:

@@ -58,6 +58,8 @@ TRANSITIONS: dict[str, str] = {
     "idle_tasks": "no-writes",
     "look_at_tasks": "no-writes",
     "settle_tasks": DRAINING,
+    "tell": "",
+    "fold": DRAINING,
 }
 """Name of each transition and its script flags. The names are those of the files in `lua/`."""
 

@@ -19,7 +19,6 @@ from orbweb.download.chain import Chain
 from orbweb.download.http import BodyLimits, HttpDownloader, HttpOptions
 from orbweb.download.middlewares import load_middlewares
 from orbweb.download.proxied import ProxiedDownloader
-from orbweb.download.proxies import ProxyPool
 from orbweb.download.redirects import RedirectRules
 from orbweb.download.robots import (
     ROBOTS_MAX_BYTES,
@@ -51,10 +50,13 @@ from orbweb.frontier.seen_state import FillWatch, LocalFillWatch
 from orbweb.frontier.servers import Servers, judge_all, reach
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
+from orbweb.frontier.totals import RunTotals
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import get_logger
 from orbweb.model.rate import parse_rate
+from orbweb.monitor.counts import added_up
 from orbweb.monitor.crawl_line import CrawlLog
+from orbweb.monitor.vitals import VitalSigns
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
 from orbweb.settings.log import configure_log
@@ -188,6 +190,8 @@ class _Store:
     collect: Callable[[], Awaitable[int]] | None = None
     watch: Callable[[], Awaitable[None]] | None = None
     """Looks whether the filter of seen requests fills up."""
+    totals: RunTotals | None = None
+    """What nodes have counted; None without a store."""
     book: JobBook | None = None
     """What nodes tell others of the job; None without a store."""
 
@@ -260,6 +264,7 @@ async def _open_shared(
         revive=revive,
         collect=_collector(Admin(servers, prefix, shards=shards)),
         watch=_fill_watch(settings, servers, job, frontier),
+        totals=RunTotals(servers.of_shard(0), prefix, job, run),
         book=JobBook(servers.of_shard(0), prefix, job),
     )
 
@@ -381,6 +386,8 @@ def _chores(store: _Store) -> Callable[[], Awaitable[int]]:
     async def collect() -> int:
         if store.watch is not None:
             await store.watch()
+        if store.totals is not None:
+            await store.totals.fold(added_up)
         return await store.collect() if store.collect is not None else 0
 
     return collect
@@ -461,8 +468,10 @@ def _build_engine(
     stack.callback(threads.close)
     stack.callback(storing.close)
     options = _engine_options(spider, settings, start, node)
+    client = _build_client(settings)
     proxies = build_proxies(settings, start.directory or Path.cwd())
-    chain = _build_chain(settings, options, store, node, rng, threads, proxies)
+    downloader = ProxiedDownloader(client, proxies)
+    chain = _build_chain(downloader, settings, options, store, node, rng, threads)
     stack.push_async_callback(chain.close)
     pipelines = load_pipelines(spider, settings, store.url)
     if not pipelines:
@@ -495,9 +504,11 @@ def _build_engine(
             world=world,
             identity=store.identity,
             items=store.items,
+            totals=store.totals,
             wall_ms=_wall_ms,
             crawl_log=lines,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
+            vitals=_vitals(client, start.directory or Path.cwd()).read,
             show_summary=settings["RUN_SUMMARY_ENABLE"],
             collect=_chores(store),
             on_new_run=start.on_new_run,
@@ -603,16 +614,8 @@ def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def _build_chain(
-    settings: Settings,
-    options: EngineOptions,
-    store: _Store,
-    node: str,
-    rng: random.Random,
-    threads: CallbackThreads,
-    proxies: ProxyPool,
-) -> Chain:
-    client = HttpDownloader(
+def _build_client(settings: Settings) -> HttpDownloader:
+    return HttpDownloader(
         HttpOptions(
             user_agent=settings["USER_AGENT"],
             total_seconds=settings["REQUEST_TIMEOUT"],
@@ -624,6 +627,22 @@ def _build_chain(
             keep_cookies=settings["USE_SESSION"],
         )
     )
+
+
+def _vitals(client: HttpDownloader, folder: Path) -> VitalSigns:
+    traffic = client.traffic
+    return VitalSigns(lambda: (traffic.received, traffic.sent), folder)
+
+
+def _build_chain(
+    downloader: ProxiedDownloader,
+    settings: Settings,
+    options: EngineOptions,
+    store: _Store,
+    node: str,
+    rng: random.Random,
+    threads: CallbackThreads,
+) -> Chain:
     status = StatusPolicy(
         check=settings["CHECK_STATUS_CODE"],
         retry=frozenset(settings["RETRY_STATUS_CODES"]),
@@ -631,9 +650,9 @@ def _build_chain(
         retry_after_max=settings["RETRY_AFTER_MAX"],
     )
     limits = BodyLimits(ROBOTS_MAX_BYTES, truncate=True)
-    sender = Sender(ProxiedDownloader(client.limited(limits), proxies), status)
+    sender = Sender(downloader.limited(limits), status)
     return Chain(
-        ProxiedDownloader(client, proxies),
+        downloader,
         middlewares=load_middlewares(settings["DOWNLOADER_MIDDLEWARES"], settings),
         robots=_build_robots(settings, sender, store, node, rng),
         obey_robots=settings["ROBOTS_OBEY"],

@@ -72,7 +72,7 @@ elseif base then
   if remove_queues() then
     call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY,
       LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX, base .. ':items', base .. ':marks',
-      base .. ':failed_items', base .. ':quality')
+      base .. ':failed_items', base .. ':quality', base .. ':counts')
     for _, key in pairs(OF_TASKS) do call('UNLINK', key) end
     call('SREM', SHARD .. ':garbage', base)
     removed = removed + 1

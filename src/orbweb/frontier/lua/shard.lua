@@ -71,6 +71,7 @@
 --                     left here; both only in a run of several shards, where none knows of the end
 --   :items      set   keys of items that are stored (under the job when shared), :marks hash item -> page,
 --                     :failed_items hash and :quality hash: plain values, see `frontier/items.py`
+--   :counts     hash  node -> what it has counted, '' -> the sum of nodes that left; see `frontier/totals.py`
 
 local call = redis.call
 local SHARD = KEYS[1]
