@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ LOOK_SECONDS = 1.0
 
 RECENT_SECONDS = 3.0
 """A host counts as waiting for so long after a request of it found no proxy."""
+
+MOST_NOTES = 1000
+"""Choices that are remembered, to tell whether there are too few proxies."""
 
 MOST_RESTS = 100_000
 """Pairs of proxy and host that are remembered; beyond that those that are over are forgotten."""
@@ -70,8 +74,8 @@ class ProxyPool:
         self._looked_at = float("-inf")
         self._records: dict[tuple[Proxy, str], _Record] = {}
         self._waiting: dict[str, float] = {}
-        self.waiters = 0
-        """Requests that wait for a proxy at this moment."""
+        self._given: deque[float] = deque(maxlen=MOST_NOTES)
+        self._missed: deque[float] = deque(maxlen=MOST_NOTES)
         self._changed = asyncio.Event()
 
     # -- what may change while a crawl runs
@@ -118,7 +122,6 @@ class ProxyPool:
         if (proxy := self._free(host)) is not None:
             return proxy
         self._waiting[host] = self._now()
-        self.waiters += 1
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while True:
@@ -127,9 +130,8 @@ class ProxyPool:
                         return proxy
         except TimeoutError:
             self._waiting[host] = self._now()
+            self._missed.append(self._now())
             raise NoProxyFree(self._no_proxy(host)) from None
-        finally:
-            self.waiters -= 1
 
     def good(self, proxy: Proxy, host: str) -> None:
         """The host has answered through it."""
@@ -167,6 +169,15 @@ class ProxyPool:
             self._waiting = {host: at for host, at in self._waiting.items() if at > since}
         return tuple(self._waiting)
 
+    @property
+    def is_short(self) -> bool:
+        """Of the requests that asked just now at least half have found no proxy."""
+        since = self._now() - RECENT_SECONDS
+        for notes in (self._given, self._missed):
+            while notes and notes[0] <= since:
+                notes.popleft()
+        return bool(self._missed) and len(self._missed) >= len(self._given)
+
     def counts(self) -> Mapping[str, int]:
         """Proxies, and pairs of proxy and host that rest from each other; empty when it is off."""
         if not self._on:
@@ -188,6 +199,7 @@ class ProxyPool:
             record = self._records.get((proxies[at], host))
             if record is None or record.until <= now:
                 self._next = at + 1
+                self._given.append(now)
                 self._waiting.pop(host, None)
                 return proxies[at]
         return None

@@ -112,13 +112,6 @@ class Gauge:
             return {}
         return {"proxies": pool.counts(), "no_proxy": pool.waiting()[:MOST_HOSTS]}
 
-    def _lacks_proxies(self) -> bool:
-        """Most of what is being fetched waits for a proxy."""
-        pool = self._dials.proxies
-        if pool is None or not pool.waiting():
-            return False
-        return 2 * pool.waiters >= self._dials.pump.fetching
-
     def _rate(self) -> float:
         if len(self._samples) < 2:
             return 0.0
@@ -132,7 +125,7 @@ class Gauge:
             return "store"
         if pump.saturated or dials.buffer.full:
             return "sink"
-        if self._lacks_proxies():
+        if dials.proxies is not None and dials.proxies.is_short:
             return "proxies"
         if pump.fetching >= dials.options.concurrency:
             return "concurrency"
