@@ -62,7 +62,7 @@ class Facts:
     node: dict[str, object] = field(default_factory=dict)
     """What the node that holds it said of itself, and `silent_ms`."""
     without_proxy: Sequence[str] = ()
-    """Nodes at work that found no proxy for its host just now; only of a request that waits."""
+    """Nodes at work that found no proxy for its host just now; only of one that is pending."""
     parent_url: str = ""
     """Of the page on which it was found, where that is known."""
     near: Sequence[str] = ()
@@ -174,7 +174,7 @@ class Inquiry:
         if state is not None and state.node and info is not None:
             node = await self._node(admin, info, state.node)
         without_proxy = tuple[str, ...]()
-        if state is not None and state.place in (Place.QUEUED, Place.DELAYED) and info is not None:
+        if state is not None and state.place is not Place.NOWHERE and info is not None:
             without_proxy = await self._without_proxy(admin, info, host_of(facts.request.url))
         if state is not None and not state.known and not facts.lines and info is not None:
             for url in _spellings(facts.request.url):

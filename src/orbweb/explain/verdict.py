@@ -113,6 +113,8 @@ def _leased(facts: Facts, state: UrlState) -> Verdict:
     if state.request.deliveries:
         died = counted(state.request.deliveries, "time")
         details.append(f"handed out {died} before without an answer")
+    if state.node in facts.without_proxy:
+        details.append("no proxy of its pool was free for this host just now")
     text = f"{node} works on it{since}"
     return Verdict(
         Standing.IN_WORK, Reason.LEASED, text, details, (Advice(Reason.LEASED.advice()),)
