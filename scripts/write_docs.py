@@ -25,6 +25,7 @@ GROUPS = (
     ("Batches of a task table", declarations.BATCHES),
     ("Download", declarations.DOWNLOAD),
     ("Proxies", declarations.PROXIES),
+    ("Live values", declarations.CONFIG),
     ("Items and logs", declarations.OUTPUT),
     ("Databases", declarations.DATABASES),
 )

@@ -241,6 +241,12 @@ PROXIES = (
             "as a failure of the proxy.", "exchanges", low=1, when=HOT),
 )  # fmt: skip
 
+CONFIG = (
+    Setting("CONFIG_SOURCE", TEXT, "", "Where live values come from besides the store: "
+            "file:orbweb.live.toml, etcd://host/prefix/, "
+            "consul://host/prefix/ or nacos://host/DATA_ID; empty = nowhere.", secret=True),
+)  # fmt: skip
+
 OUTPUT = (
     Setting("ITEM_PIPELINES", PATHS, ("orbweb.pipelines.jsonl.JsonLinesPipeline",), "Classes "
             "that store items; each gets every item."),
@@ -372,7 +378,7 @@ BATCHES = (
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
-        for group in (STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, PROXIES, OUTPUT, DATABASES)
+        for group in (STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, PROXIES, CONFIG, OUTPUT, DATABASES)
         for setting in group
     }
 )
