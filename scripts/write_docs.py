@@ -27,6 +27,7 @@ GROUPS = (
     ("Proxies", declarations.PROXIES),
     ("Live values", declarations.CONFIG),
     ("Items and logs", declarations.OUTPUT),
+    ("Failed requests", declarations.FAILURES),
     ("Databases", declarations.DATABASES),
 )
 

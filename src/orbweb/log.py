@@ -31,6 +31,8 @@ _CREDENTIALS = re.compile(
     r"[^\s\"',;}]+",
     re.IGNORECASE,
 )
+_LEVELLED: set[str] = set()
+"""Loggers that have a level of their own."""
 _SECRET_KEY = re.compile(
     r"authorization$|passw|secret|api_?key|(?:^|_)cookies?$|(?:access|auth|refresh)_?token",
     re.IGNORECASE,
@@ -99,7 +101,7 @@ class JsonFormatter(logging.Formatter):
         line.update(getattr(record, "event_fields", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(_masked(line), ensure_ascii=False, default=str)
+        return json.dumps(masked(line), ensure_ascii=False, default=str)
 
 
 def get_logger(name: str) -> logging.Logger:
@@ -141,6 +143,20 @@ def configure(
     root.propagate = False
 
 
+def set_levels(level: str, of_loggers: Mapping[str, str] | None = None) -> None:
+    """Let lines of at least this level pass, and of single loggers (by `get_logger`) others.
+
+    A logger that an earlier call named, and this one does not, goes by the level of all again.
+    """
+    for name in _LEVELLED - {*(of_loggers or {})}:
+        get_logger(name).setLevel(logging.NOTSET)
+    _LEVELLED.clear()
+    for name, its_level in (of_loggers or {}).items():
+        get_logger(name).setLevel(its_level)
+        _LEVELLED.add(name)
+    logging.getLogger(ROOT).setLevel(level)
+
+
 def event(
     logger: logging.Logger, name: str, /, *, level: int = logging.INFO, **fields: Any
 ) -> None:
@@ -150,7 +166,7 @@ def event(
     """
     if not logger.isEnabledFor(level):
         return
-    shown: dict[str, Any] = _masked(fields)
+    shown: dict[str, Any] = masked(fields)
     words = [name, *(f"{key}={_word(value)}" for key, value in shown.items())]
     logger.log(level, "%s", " ".join(words), extra={"event_fields": {"event": name, **shown}})
 
@@ -162,17 +178,17 @@ def _word(value: Any) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _masked(value: Any) -> Any:
+def masked(value: Any) -> Any:
     """The value with every text in it masked, and what stands under a secret's name whole."""
     if isinstance(value, str):
         return mask_secrets(value)
     if isinstance(value, Mapping):
         return {
-            str(key): MASK if _SECRET_KEY.search(str(key)) else _masked(part)
+            str(key): MASK if _SECRET_KEY.search(str(key)) else masked(part)
             for key, part in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_masked(part) for part in value]
+        return [masked(part) for part in value]
     return value
 
 

@@ -146,7 +146,9 @@ def test_failed_requests_are_grouped_and_can_be_chosen(call: Call) -> None:
     shown = call("failed", "show", "ShopSpider", one["id"][:10])
     assert one["request"]["url"] in shown.out
     assert "advice" in shown.out
-    assert call("failed", "show", "ShopSpider", one["id"], "--json").json == one
+    told = call("failed", "show", "ShopSpider", one["id"], "--json").json
+    assert told.pop("response")["status"] in (404, 503)
+    assert told == one
     assert "3 failed requests begin with" in call("failed", "show", "ShopSpider", "").err
     assert "no failed request" in call("failed", "show", "ShopSpider", "zz").err
 

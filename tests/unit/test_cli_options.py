@@ -11,7 +11,7 @@ import pytest
 
 from orbweb import AirSpider, Spider
 from orbweb.cli import show
-from orbweb.cli.failed import Filter, chosen
+from orbweb.cli.failed_find import Filter, chosen
 from orbweb.cli.options import overrides, pairs
 from orbweb.cli.run import RunPlan, file_settings, new_run_id, run_spider
 from orbweb.errors import ConfigError
@@ -113,12 +113,12 @@ def test_a_filter_wants_every_part_to_fit() -> None:
 
 def test_acts_on_everything_must_be_asked_for() -> None:
     with pytest.raises(ConfigError, match="--all"):
-        chosen(None, None, None, everything=False)
+        chosen(Filter(), everything=False)
     with pytest.raises(ConfigError, match="exclude"):
-        chosen(["ab"], None, None, everything=True)
+        chosen(Filter(("ab",)), everything=True)
     with pytest.raises(ConfigError, match="--reason"):
-        chosen(None, "tiemout", None, everything=False)
-    assert chosen(None, None, None, everything=True).empty
+        chosen(Filter(reason="tiemout"), everything=False)
+    assert chosen(Filter(), everything=True).empty
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import difflib
 import os
 import platform
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from orbweb.errors import ConfigError
 from orbweb.settings import DECLARATIONS, Setting, Settings, load_settings
 from orbweb.settings.load import masked
 from orbweb.settings.names import NEEDLESS, SYNONYMS
+from orbweb.settings.version import own_version
 
 PRECEDENCE = (
     "default",
@@ -29,18 +29,10 @@ PRECEDENCE = (
 """Where values come from; a later one wins."""
 
 
-def orbweb_version() -> str:
-    """The installed version, or `dev` when it runs from a source tree."""
-    try:
-        return metadata.version("orbweb")
-    except metadata.PackageNotFoundError:
-        return "dev"
-
-
 def version(*, as_json: bool) -> None:
     """Print the versions that a bug report needs."""
     facts = {
-        "orbweb": orbweb_version(),
+        "orbweb": own_version(),
         "python": platform.python_version(),
         "platform": platform.platform(),
     }

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orbweb.cli import asking, polite, tasking
+from orbweb.cli import asking, failing, polite, running, tasking
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -18,7 +18,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-failed = typer.Typer(help="Requests that were given up.", no_args_is_help=True)
 items = typer.Typer(
     help="Items: files with them, failed ones, what they look like.", no_args_is_help=True
 )
@@ -26,7 +25,6 @@ dedup = typer.Typer(help="Which URLs count as seen.", no_args_is_help=True)
 store = typer.Typer(help="The embedded store of this directory.", no_args_is_help=True)
 moving = typer.Typer(help="Take over the crawl of another framework.", no_args_is_help=True)
 ledger = typer.Typer(help="What consumers remember in a database.", no_args_is_help=True)
-app.add_typer(failed, name="failed")
 app.add_typer(items, name="items")
 app.add_typer(dedup, name="dedup")
 app.add_typer(store, name="store")
@@ -311,87 +309,10 @@ def reset(
 
 
 asking.add_to(app)
+running.add_to(app)
 polite.add_to(app)
 tasking.add_to(app)
-
-
-@failed.command("list")
-def failed_list(
-    job: Job,
-    run_id: RunId = None,
-    reason: Reason = None,
-    host: Host = None,
-    limit: Annotated[
-        int,
-        typer.Option("--limit", metavar="N", min=0, help="Show this many of each reason; 0: all."),
-    ] = 20,
-    change: Set = None,
-    store_url: Store = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show them, grouped by reason."""
-    from orbweb.cli.failed import Filter, list_letters
-    from orbweb.cli.options import project_settings
-
-    settings = project_settings(change, store_url)
-    which = Filter(reason=reason, host=host)
-    list_letters(settings, job, run_id, which, limit, as_json=as_json)
-
-
-@failed.command("show")
-def failed_show(
-    job: Job,
-    id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or the beginning of it.")],
-    run_id: RunId = None,
-    change: Set = None,
-    store_url: Store = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show all that is known of one."""
-    from orbweb.cli.failed import show_letter
-    from orbweb.cli.options import project_settings
-
-    show_letter(project_settings(change, store_url), job, run_id, id, as_json=as_json)
-
-
-@failed.command("retry")
-def failed_retry(
-    job: Job,
-    ids: Ids = None,
-    run_id: RunId = None,
-    reason: Reason = None,
-    host: Host = None,
-    all_of_them: All = False,
-    yes: Yes = False,
-    change: Set = None,
-    store_url: Store = None,
-) -> None:
-    """Put them back into the queue."""
-    from orbweb.cli.failed import chosen, retry
-    from orbweb.cli.options import project_settings
-
-    which = chosen(ids, reason, host, everything=all_of_them)
-    retry(project_settings(change, store_url), job, run_id, which, yes=yes)
-
-
-@failed.command("drop")
-def failed_drop(
-    job: Job,
-    ids: Ids = None,
-    run_id: RunId = None,
-    reason: Reason = None,
-    host: Host = None,
-    all_of_them: All = False,
-    yes: Yes = False,
-    change: Set = None,
-    store_url: Store = None,
-) -> None:
-    """Forget them for good."""
-    from orbweb.cli.failed import chosen, drop
-    from orbweb.cli.options import project_settings
-
-    which = chosen(ids, reason, host, everything=all_of_them)
-    drop(project_settings(change, store_url), job, run_id, which, yes=yes)
+failing.add_to(app)
 
 
 @items.command("dedup")

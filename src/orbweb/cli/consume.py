@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -123,8 +123,7 @@ def _consume_here(plan: ConsumePlan, settings: Settings) -> int:
             "elapsed": round(progress.elapsed_seconds, 2),
             "exit_code": int(code),
         }
-    _tell_end(plan, summary)
-    return int(code)
+    return _tell_end(plan, summary)
 
 
 class Progress:
@@ -275,7 +274,7 @@ def _run_workers(plan: ConsumePlan) -> int:
         lags = [each["lag"] for each in found if each["lag"] is not None]
         of_all = sum if plan.topic else min  # partitions have one member each, a stream is shared
         summary["lag"] = of_all(lags) if lags else None
-        _tell_end(plan, summary)
+        return _tell_end(plan, summary)
     return code
 
 
@@ -304,11 +303,15 @@ def _worker_command(plan: ConsumePlan) -> list[str]:
     return command
 
 
-def _tell_end(plan: ConsumePlan, summary: Mapping[str, Any]) -> None:
-    line = f"{SUMMARY_PREFIX} {json.dumps(summary, ensure_ascii=False)}"
+def _tell_end(plan: ConsumePlan, summary: dict[str, Any]) -> int:
+    """Print the summary; returns the exit code, which a consumer that has stored nothing fails."""
     if plan.summary_fd is not None:
-        give_summary(plan.summary_fd, line.removeprefix(SUMMARY_PREFIX))
-        return
+        give_summary(plan.summary_fd, json.dumps(summary, ensure_ascii=False))
+        return int(summary["exit_code"])
+    stored = summary["new"] + summary["duplicate"] + summary["stale"]
+    if summary["dead"] and not stored and summary["exit_code"] == ExitCode.DONE:
+        summary["exit_code"] = int(ExitCode.GATE_FAILED)
+    line = f"{SUMMARY_PREFIX} {json.dumps(summary, ensure_ascii=False)}"
     live = _is_live(plan)
     if not (live and sys.stdout.isatty()):
         print(line, flush=True)
@@ -321,7 +324,12 @@ def _tell_end(plan: ConsumePlan, summary: Mapping[str, Any]) -> None:
             f"{show.duration(summary['elapsed'])}"
         )
     if summary["dead"]:
-        show.note("dead letters wait in the database: orbweb ledger dead, with the same --to")
+        how_many = "all" if not stored else show.number(summary["dead"])
+        show.note(
+            f"warning: {how_many} of {show.counted(stored + summary['dead'], 'message')} became "
+            "dead letters, which wait in the database: orbweb ledger dead, with the same --to"
+        )
+    return int(summary["exit_code"])
 
 
 def _refuse_contradictions(plan: ConsumePlan) -> None:

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from orbweb.errors import ConfigError
+from orbweb.settings.names import SYNONYMS
 
 
 class Scope(IntEnum):
@@ -37,6 +38,7 @@ class Place(NamedTuple):
     whose: str
     """The job, `job:run`, the host or the node; empty for all."""
     key: str
+    """The setting; names of other frameworks count as ours."""
 
     @classmethod
     def read(cls, text: str) -> Place:
@@ -51,7 +53,7 @@ class Place(NamedTuple):
             )
         if scope is Scope.RUN and ":" not in whose:
             raise ConfigError(f"{text!r}: a run is named by job and run id, as in run:books:7/KEY")
-        return cls(scope, whose, key)
+        return cls(scope, whose, SYNONYMS.get(key, key))
 
     @property
     def holder(self) -> str:

@@ -10,8 +10,15 @@ from orbweb.config.etcd import EtcdSource
 from orbweb.config.file import FileSource
 from orbweb.config.nacos import NacosSource
 from orbweb.config.source import ConfigSource
+from orbweb.settings import Settings
 
 FILE = "file:"
+
+
+def config_sources(settings: Settings, directory: Path) -> list[ConfigSource]:
+    """What CONFIG_SOURCE names, if it names something. Raises `ConfigError`."""
+    address = settings["CONFIG_SOURCE"]
+    return [open_source(address, directory)] if address else []
 
 
 def open_source(address: str, directory: Path) -> ConfigSource:

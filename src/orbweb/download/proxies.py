@@ -87,6 +87,8 @@ class ProxyPool:
 
     def switch(self, on: bool) -> None:
         """Let requests go through the pool, or straight to the hosts."""
+        if on is not self._on:
+            event(log, "proxies_on" if on else "proxies_off", proxies=len(self._proxies))
         self._on = on
         self._tell()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from orbweb.download.base import DownloadError, Gate
@@ -26,6 +26,13 @@ log = get_logger(__name__)
 ROBOTS_MAX_BYTES = 500 * 1024
 """What of a robots.txt is read (RFC 9309, 2.5): give the robots' `Downloader` this limit."""
 
+NO_CONNECTION = frozenset({Reason.DNS, Reason.CONNECTION, Reason.TLS})
+"""What is wrong with a host that nobody can connect to: its pages would fail for the same."""
+
+ROBOTS_FAILED = NO_CONNECTION | {Reason.ROBOTS_UNREACHABLE}
+"""Why a page fails whose robots.txt cannot be had."""
+
+_HOSTS_WARNED_OF = 20
 _NO_ENTRY = b"0"
 _NO_ENTRY_SECONDS = 0.001
 _MAX_REDIRECTS = 5
@@ -110,11 +117,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of one origin; `rules` None allows all, `unreachable` forbids all."""
+    """What is known of one origin; `rules` None allows all, `failure` forbids all."""
 
     rules: Rules | None
     crawl_delay: float
-    unreachable: str
+    failure: tuple[Reason, str] | None
     until: float
     last_day: float
     """Until when it may serve a page that had to wait for its turn (RFC 9309: a day)."""
@@ -145,6 +152,7 @@ class Robots:
         self._known: dict[str, _Known] = {}
         self._owed: set[str] = set()
         self._loading: dict[str, asyncio.Event] = {}
+        self._warned: set[str] = set()
 
     async def refusal(self, url: str, gate: Gate, proxy: Proxy | None = None) -> Refusal | None:
         """None when `url` may be fetched. URLs that are not http or https may.
@@ -156,9 +164,9 @@ class Robots:
         if origin is None:
             return None
         known = self._fresh(origin) or await self._shared_load(origin, gate, proxy)
-        if known.unreachable:
+        if known.failure:
             wait = max(0.0, known.until - asyncio.get_running_loop().time())
-            return Refusal(Reason.ROBOTS_UNREACHABLE, known.unreachable, wait)
+            return Refusal(*known.failure, wait)
         if known.rules is None or known.rules.allow(url):
             return None
         text = f"{origin}/robots.txt disallows {url} for {self._options.user_agent!r}"
@@ -173,9 +181,16 @@ class Robots:
         if origin is None:
             return ()
         known = self._fresh(origin) or await self._shared_load(origin, gate, None)
-        if known.unreachable:
-            raise DownloadError(Reason.ROBOTS_UNREACHABLE, known.unreachable)
+        if known.failure:
+            raise DownloadError(*known.failure)
         return () if known.rules is None else known.rules.sitemaps
+
+    def rename(self, user_agent: str) -> None:
+        """Be another product from now on: files that are known are read anew for it."""
+        if user_agent != self._options.user_agent:
+            self._options = replace(self._options, user_agent=user_agent)
+            self._known.clear()
+            self._owed.clear()
 
     def put_off(self, url: str) -> None:
         """Its page must wait for its turn at the host. The file serves the next page, however old.
@@ -191,7 +206,7 @@ class Robots:
         if known is None:
             return None
         now = asyncio.get_running_loop().time()
-        is_owed = origin in self._owed and not known.unreachable and now < known.last_day
+        is_owed = origin in self._owed and not known.failure and now < known.last_day
         self._owed.discard(origin)
         return known if is_owed or now < known.until else None
 
@@ -203,7 +218,7 @@ class Robots:
         self._loading[origin] = done = asyncio.Event()
         try:
             known = await self._load(origin, gate, proxy)
-            if not known.unreachable:
+            if not known.failure:
                 await gate.crawl_delay(host_of(origin), self._delay_of_host(origin, known))
             self._keep(origin, known)
             return known
@@ -231,7 +246,26 @@ class Robots:
             entry = await self._ask(origin, gate, proxy)
         finally:
             await self._tell(origin, entry)
+        if entry.kind is EntryKind.UNREACHABLE:
+            self._warn(origin, entry)
         return self._known_from(origin, entry)
+
+    def _warn(self, origin: str, entry: RobotsEntry) -> None:
+        """Say at once what else shows only when the last try of a request has failed."""
+        if origin in self._warned or len(self._warned) > _HOSTS_WARNED_OF:
+            return
+        self._warned.add(origin)
+        if len(self._warned) > _HOSTS_WARNED_OF:
+            log.warning("robots.txt of further hosts cannot be had: `orbweb failed` has them all")
+            return
+        reason, text = entry.failure
+        log.warning(
+            "%s: %s (%s). Nothing is fetched there now; it is tried again in %g s",
+            host_of(origin),
+            text,
+            reason,
+            self._options.unreachable_seconds,
+        )
 
     async def _tell(self, origin: str, entry: RobotsEntry | None) -> None:
         """Give the fleet the entry; without one, the right to fetch it."""
@@ -252,12 +286,11 @@ class Robots:
     def _known_from(self, origin: str, entry: RobotsEntry) -> _Known:
         is_file = entry.kind is EntryKind.RULES
         rules = Rules(entry.body, self._options.user_agent) if is_file else None
-        unreachable = entry.kind is EntryKind.UNREACHABLE
         now = asyncio.get_running_loop().time()
         return _Known(
             rules=rules,
             crawl_delay=self._crawl_delay(origin, rules),
-            unreachable=entry.body.decode("utf-8", "replace") if unreachable else "",
+            failure=entry.failure if entry.kind is EntryKind.UNREACHABLE else None,
             until=now + min(self._options.local_seconds, self._ttl(entry)),
             last_day=now + _LONGEST_TTL_SECONDS,
         )
@@ -293,10 +326,12 @@ class Robots:
         try:
             response = await self._follow(f"{origin}/robots.txt", gate, proxy)
         except RequestError as error:
-            return _unreachable(f"the site does not answer: {error}")
+            reason = error.reason if isinstance(error, DownloadError) else None
+            text = f"the site does not answer: {error}"
+            return _failed(text, reason if reason in NO_CONNECTION else None)
         status = response.status_code
         if status >= 500 or status == 429:
-            return _unreachable(f"HTTP {status} for {response.url}")
+            return _failed(f"HTTP {status} for {response.url}")
         if 200 <= status < 300 and response.content.strip():
             return RobotsEntry(EntryKind.RULES, _within_limit(response.content))
         return RobotsEntry(EntryKind.ALLOW)
@@ -329,6 +364,6 @@ def _within_limit(body: bytes) -> bytes:
     return body[:ROBOTS_MAX_BYTES].rpartition(b"\n")[0]
 
 
-def _unreachable(text: str) -> RobotsEntry:
+def _failed(text: str, reason: Reason | None = None) -> RobotsEntry:
     text = f"robots.txt cannot be had: {text}"
-    return RobotsEntry(EntryKind.UNREACHABLE, text.encode("utf-8", "replace"))
+    return RobotsEntry.of_failure(reason or Reason.ROBOTS_UNREACHABLE, text)

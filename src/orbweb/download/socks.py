@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -55,6 +55,9 @@ class SocksSessions:
         finally:
             held.uses -= 1
             await self._make_room()
+
+    def __iter__(self) -> Iterator[aiohttp.ClientSession]:
+        return (held.session for held in self._held.values())
 
     async def close(self) -> None:
         """Close all of them."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from orbweb.download.proxies import ProxyPool
+from orbweb.engine.knobs import Knobs
 from orbweb.engine.options import EngineOptions
 from orbweb.engine.pump import Pump
 from orbweb.engine.report import Progress
@@ -36,6 +37,7 @@ class Dials:
     """What the gauge reads."""
 
     options: EngineOptions
+    knobs: Knobs
     stats: Stats
     pump: Pump
     session: Session
@@ -47,6 +49,8 @@ class Dials:
     seeding_waits: Callable[[], bool]
     is_stopping: Callable[[], bool]
     proxies: ProxyPool | None = None
+    config: Callable[[], Mapping[str, str | int]] = dict
+    """What the node says of its live values."""
 
 
 class Gauge:
@@ -100,6 +104,7 @@ class Gauge:
             "rate": round(self._rate(), 2),
             "limited_by": self._limited_by(),
             "stopping": dials.is_stopping(),
+            **dials.config(),
             "vitals": dials.vitals(),
             **self._of_proxies(),
         }
@@ -127,7 +132,7 @@ class Gauge:
             return "sink"
         if dials.proxies is not None and dials.proxies.is_short:
             return "proxies"
-        if pump.fetching >= dials.options.concurrency:
+        if pump.fetching >= dials.knobs.concurrency:
             return "concurrency"
         if answer.pending - pump.held > dials.is_seeding():
             return "hosts"

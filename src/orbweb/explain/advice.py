@@ -95,6 +95,7 @@ def of_wait(facts: Facts, reason: WaitReason) -> tuple[Advice, ...]:
 
 _SETTINGS: dict[str, str] = {
     Reason.OFFSITE: "ALLOWED_DOMAINS",
+    Reason.EXCLUDED: "EXCLUDE_URLS",
     Reason.DEPTH_LIMIT: "DEPTH_LIMIT",
     Reason.URL_LENGTH: "URL_LENGTH_LIMIT",
     Reason.CONTENT_TYPE: "ALLOWED_CONTENT_TYPES",

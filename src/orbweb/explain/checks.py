@@ -52,6 +52,10 @@ def checks(facts: Facts, *, duplicate: bool) -> tuple[Check, ...]:
         )
     domains = ", ".join(rules.allowed_domains[:3]) or "all"
     found.append(Check("domain", refusal is not Reason.OFFSITE, f"allowed: {domains}"))
+    if rules.exclude_urls or rules.include_urls:
+        text = f"exclude {', '.join(rules.exclude_urls) or 'none'}"
+        text += f"; include {', '.join(rules.include_urls) or 'all'}"
+        found.append(Check("rules", refusal is not Reason.EXCLUDED, text))
     if facts.state is not None:
         found.append(Check("dedup", not duplicate, seen_text(facts.state.seen)))
     if facts.host is not None:

@@ -238,7 +238,7 @@ async def _robots(admin: Admin, rules: JobRules, asked: str, url: str) -> Robots
     if entry is None:
         return None
     if entry.kind is EntryKind.UNREACHABLE:
-        return RobotsFacts(False, unreachable=entry.body.decode("utf-8", "replace"))
+        return RobotsFacts(False, unreachable=entry.failure[1])
     if entry.kind is EntryKind.ALLOW:
         return RobotsFacts(True)
     allowed = Rules(entry.body, rules.robots_agent).allow(url)

@@ -13,6 +13,7 @@ from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
 from orbweb.frontier.robots import ValkeyRobotsStore
+from orbweb.frontier.runbook import RunBook
 from orbweb.frontier.seen_admin import SeenAdmin
 from orbweb.frontier.seen_places import SeenPlace
 from orbweb.frontier.server import answer_of
@@ -127,6 +128,25 @@ class Admin:
                     if body is not None:
                         yield dead_letter(id.decode(), body, page[id])
 
+    async def dead_letter(self, info: RunInfo, id: str) -> DeadLetter | None:
+        """The dead letter with exactly this id; None when there is none."""
+        for shard in range(info.status.shards):
+            keys, client = self._keys(info, shard), self._servers.of_shard(shard)
+            why = await answer_of(client.hget(keys.why, id))
+            body = await answer_of(client.hget(keys.dead, id)) if why is not None else None
+            if why is not None and body is not None:
+                return dead_letter(id, body, why)
+        return None
+
+    async def response(self, info: RunInfo, letter: DeadLetter) -> bytes | None:
+        """What was answered to a dead letter last, packed; None when nothing is kept of it."""
+        for shard in range(info.status.shards):
+            client = self._servers.of_shard(shard)
+            found = await answer_of(client.hget(self._keys(info, shard).responses, letter.id))
+            if found is not None:
+                return bytes(found)
+        return None
+
     async def retry(self, info: RunInfo, ids: Sequence[str]) -> int:
         """Let dead letters return to their queues; returns how many were found."""
         return await self._redrive(info, ids, drop=False)
@@ -168,9 +188,7 @@ class Admin:
 
     def items(self, info: RunInfo) -> ValkeyItemBook:
         """What the store knows of the items of a run."""
-        book = ValkeyItemBook(self._client, self._prefix, info.job, info.run, shared=False)
-        book.attach(info.epoch)
-        return book
+        return self.counts(info.job, info.run, info.epoch)
 
     def totals(self, info: RunInfo) -> RunTotals:
         """What the nodes of a run have counted."""
@@ -181,6 +199,16 @@ class Admin:
     def book(self, job: str) -> JobBook:
         """What the nodes of a job tell of it."""
         return JobBook(self._client, self._prefix, job)
+
+    def kept(self, job: str) -> RunBook:
+        """What is kept of a job's runs, also of those that are gone."""
+        return RunBook(self._client, self._prefix, job)
+
+    def counts(self, job: str, run: str, epoch: str) -> ValkeyItemBook:
+        """What the nodes of a run, which may be gone, have said of its items."""
+        book = ValkeyItemBook(self._client, self._prefix, job, run, shared=False)
+        book.attach(epoch)
+        return book
 
     async def robots(self, origin: str) -> bytes | None:
         """The robots.txt of an origin, as the nodes keep it; None when they have none now."""

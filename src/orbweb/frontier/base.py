@@ -162,6 +162,8 @@ class Ack(NamedTuple):
     """Links that were not taken: reason and number of each."""
     emitted: int = 0
     """Steps of `emit` under this lease. If the store has forgotten one, the ack is refused."""
+    response: bytes = b""
+    """With `error`: what was answered, packed; kept with the dead letter while there is room."""
 
 
 class Nack(NamedTuple):
@@ -246,6 +248,8 @@ class RunConfig:
     lease_ms: int = 60_000
     max_retries: int = 3
     max_deliveries: int = 5
+    kept_responses: int = 1000
+    """Of so many dead letters of each shard the last response is kept."""
     keep_alive: bool = False
     polls: bool = False
     """Tasks come from a source: each node that opens the run has it asked anew."""
@@ -385,6 +389,8 @@ class DeadLetter:
     host: str
     priority: int
     payload: Any
+    node: str = ""
+    """Who held it last."""
 
 
 class TaskLook(NamedTuple):

@@ -111,6 +111,14 @@ class ShardKeys:
         """What finished runs of a job have said of their items."""
         return f"{self.tag}:job:{clean(job)}:quality"
 
+    def job_runs(self, job: str) -> str:
+        """How the latest runs of a job were made, and what they came to (`frontier/runbook.py`)."""
+        return f"{self.tag}:job:{clean(job)}:runs"
+
+    def job_pages(self, job: str, epoch: str) -> str:
+        """What each node of a run has counted of its pages."""
+        return f"{self.tag}:job:{clean(job)}:pages:{epoch}"
+
     @property
     def rules(self) -> str:
         """By which rules each job takes links."""
@@ -148,7 +156,8 @@ RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
     | {"loads", "homes", "left", "outbox"}
     | {"tasks", "open", "fallen", "faults", "failed_tasks", "moved", "idle"}
-    | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
+    | {"visited", "visits", "parked", "claims", "nodes", "beats", "reasons", "seen"}
+    | {"dead", "why", "responses"}
 )
 
 ITEM_KEYS = frozenset({"items", "marks", "failed_items", "quality", "counts"})

@@ -50,7 +50,7 @@ from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import Buried, MemoryShard, Place, Run, Task
 from orbweb.frontier.memory_turns import RIVAL_MS, Turns
 from orbweb.frontier.seen import other_kind
-from orbweb.frontier.tasks import TASK_PRIORITY, task_of
+from orbweb.frontier.tasks import TASK_PRIORITY, adopted, task_of
 from orbweb.model.reasons import Reason
 
 SHARD_STEP_MS = 1000
@@ -306,6 +306,8 @@ class MemoryFrontier:
         if owner is None:
             return False
         if owner in run.tasks:
+            if request.host != TASKS_HOST:
+                request = request._replace(id=adopted(request.id, owner))
             run.parked.setdefault(fingerprint, request)
             return False
         del run.visited[fingerprint]
@@ -340,9 +342,16 @@ class MemoryFrontier:
             if waiter and host in waiter.ready:
                 waiter.ready.set(host, at)
 
-    def _bury(self, run: Run, id: str, task: Task, tries: int, reason: str, error: str) -> None:
+    def _bury(
+        self, run: Run, held: Held, task: Task, tries: int, reason: str, error: str, answer: bytes
+    ) -> None:
+        id, token = held
         run.of_tasks.fault(id, self._wall, str(reason))
-        run.dead[id] = Buried(task, str(reason), error, tries, self._wall)
+        node = token.rpartition(":")[0]
+        run.dead[id] = Buried(task, str(reason), error, tries, self._wall, node)
+        run.responses.pop(id, None)
+        if answer and len(run.responses) < run.config.kept_responses:
+            run.responses[id] = answer
         run.reasons[str(reason)] += 1
 
     def _forget(self, run: Run, id: str) -> None:
@@ -393,7 +402,8 @@ class MemoryFrontier:
             deliveries = run.expired[id] = run.expired.get(id, 0) + 1
             if deliveries >= run.config.max_deliveries:
                 text = f"handed out {deliveries} times, never answered"
-                self._bury(run, id, task, task.retries + deliveries, Reason.POISON, text)
+                tries = task.retries + deliveries
+                self._bury(run, Held(id, token), task, tries, Reason.POISON, text, b"")
                 self._end_visits(run, id, died=True)
                 self._forget(run, id)
             else:
@@ -688,7 +698,8 @@ class MemoryFrontier:
             self._forget(run, ack.id)
             self._unlease(run, ack.id, task)
             if ack.error:
-                self._bury(run, ack.id, task, task.retries + 1, ack.reason, ack.error)
+                held, tries = Held(ack.id, ack.token), task.retries + 1
+                self._bury(run, held, task, tries, ack.reason, ack.error, ack.response)
             else:
                 run.reasons[str(ack.reason)] += 1
             self._free_slot(run, ack.id, ack.token, task.host)
@@ -734,7 +745,8 @@ class MemoryFrontier:
             run.expired.pop(nack.id, None)
         self._unlease(run, nack.id, task)
         if nack.fatal or (counted and task.retries > run.config.max_retries):
-            self._bury(run, nack.id, task, task.retries, nack.reason, nack.error)
+            held = Held(nack.id, nack.token)
+            self._bury(run, held, task, task.retries, nack.reason, nack.error, b"")
             self._end_visits(run, nack.id, died=True)
             self._forget(run, nack.id)
             result = NackResult.DEAD
@@ -893,6 +905,7 @@ class MemoryFrontier:
             if buried is None:
                 continue
             found += 1
+            run.responses.pop(id, None)
             run.of_tasks.absolve(id)
             if drop:
                 run.reasons[Reason.CANCELLED] += 1
@@ -907,6 +920,7 @@ class MemoryFrontier:
     def _revive(self, run: Run, task: str) -> None:
         if run.of_tasks.revive(task):
             run.dead.pop(f"{task}@end", None)
+            run.responses.pop(f"{task}@end", None)
 
     async def stop(self) -> None:
         run = self._begin()

@@ -345,6 +345,7 @@ class ValkeyFrontier:
             *part,
             int(config.polls),
             tells_words(config),
+            config.kept_responses,
         )
         answer: Sequence[Any] = await self.caller.call("open", (self.shard.tag,), words)
         self._raise_refused(answer, seen)
@@ -441,9 +442,9 @@ class ValkeyFrontier:
         kind = await self.kind()
         words: list[Word] = []
         for ack in acks:
-            words += (ack.id, ack.token, str(ack.reason), ack.items, ack.error, ack.emitted)
+            words += (ack.id, ack.token, str(ack.reason), ack.items, ack.error, ack.response)
             here, others, children = entering(ack.children, kind)
-            words += (here, others, len(ack.skipped), *children)
+            words += (ack.emitted, here, others, len(ack.skipped), *children)
             for reason, number in ack.skipped:
                 words += (str(reason), number)
         return [bool(flag) for flag in await self._call_seeing("ack", kind, *words)]

@@ -49,6 +49,7 @@ class Ticket:
     settle: Callable[[Ticket], None]
     unanswered: int
     records: int
+    size_bytes: int
     rejected: list[Rejected] = field(default_factory=list)
 
     def answer(self) -> None:

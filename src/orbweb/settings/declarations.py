@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import metadata
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +22,7 @@ from orbweb.settings.kinds import (
     TEXTS,
     Kind,
 )
+from orbweb.settings.version import own_version
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -64,13 +64,6 @@ class Setting:
     """When a change counts."""
     secret: bool = False
     """It may carry a password: it is masked wherever it is shown."""
-
-
-def _version() -> str:
-    try:
-        return metadata.version("orbweb")
-    except metadata.PackageNotFoundError:
-        return "dev"
 
 
 STORE = (
@@ -142,20 +135,20 @@ CRAWL = (
     Setting("DOWNLOAD_DELAY", NUMBER, 0.0, "Least time between two fetches of one host, over all "
             "nodes.", "seconds", low=0, when=HOT),
     Setting("RANDOMIZE_DOWNLOAD_DELAY", FLAG, False, "Make each delay longer by up to a half, "
-            "never shorter."),
+            "never shorter.", when=HOT),
     Setting("AUTOTHROTTLE_ENABLED", FLAG, False, "Find out for each host, once for all nodes, how "
-            "fast it can be fetched without harm; DOWNLOAD_DELAY stays the least delay."),
+            "fast it can be fetched without harm; DOWNLOAD_DELAY stays the least delay.", when=HOT),
     Setting("AUTOTHROTTLE_START_DELAY", NUMBER, 1.0, "Delay with which that begins.", "seconds",
-            above=0),
+            above=0, when=HOT),
     Setting("AUTOTHROTTLE_MAX_DELAY", NUMBER, 60.0, "Longest delay that it comes to.", "seconds",
-            above=0),
+            above=0, when=HOT),
     Setting("CIRCUIT_FAILURE_THRESHOLD", COUNT, 10, "After so many failed fetches of a host in a "
-            "row all nodes leave it alone for a time; 0 = never.", "fetches", low=0),
+            "row all nodes leave it alone for a time; 0 = never.", "fetches", low=0, when=HOT),
     Setting("CIRCUIT_COOLDOWN", NUMBER, 60.0, "How long they do so at first; afterwards one "
             "request tries it, and each time that it fails too the time doubles.", "seconds",
-            above=0),
+            above=0, when=HOT),
     Setting("HOST_BACKLOG_LIMIT", COUNT, 0, "Hosts with more waiting requests than this come after "
-            "all others; 0 = no limit.", "requests", low=0),
+            "all others; 0 = no limit.", "requests", low=0, when=HOT),
     Setting("MAX_PENDING", COUNT, 0, "start_requests pauses while more requests than this are not "
             "finished; 0 = no limit.", "requests", low=0),
     Setting("REQUIRE_RATE_APPROVAL", FLAG, False, "Fetch hosts without an approved rate no faster "
@@ -169,7 +162,7 @@ CRAWL = (
     Setting("GRACEFUL_TIMEOUT", NUMBER, 4.0, "How long requests in work may go on after SIGTERM "
             "before they are given back.", "seconds", low=0),
     Setting("SPIDER_MAX_RUNTIME", NUMBER, 0.0, "Stop gracefully after this time; 0 = never.",
-            "seconds", low=0),
+            "seconds", low=0, when=HOT),
     Setting("CALLBACK_THREADS", COUNT, 4, "Threads that run callbacks that are not async.",
             "threads", low=1),
     Setting("DEPTH_LIMIT", COUNT, 0, "Links deeper than this are dropped; 0 = no limit.",
@@ -177,7 +170,11 @@ CRAWL = (
     Setting("URL_LENGTH_LIMIT", COUNT, 8192, "Longer URLs are dropped; 0 = no limit.",
             "characters", low=0, when=HOT),
     Setting("ALLOWED_DOMAINS", TEXTS, (), "Only these domains and those below them; "
-            "empty = all."),
+            "empty = all.", when=HOT),
+    Setting("EXCLUDE_URLS", TEXTS, (), "Regular expressions: URLs in which one of them finds "
+            "something are left out, queued ones too.", when=HOT),
+    Setting("INCLUDE_URLS", TEXTS, (), "The same: URLs in which none of them finds something are "
+            "left out; empty = all are in.", when=HOT),
     Setting("SPIDER_MAX_RETRY_TIMES", COUNT, 3, "How often a failed request is tried again.",
             "times", low=0, when=HOT),
     Setting("SPIDER_RETRY_INTERVAL", NUMBER, 1.0, "Wait before the first retry.", "seconds",
@@ -191,8 +188,8 @@ CRAWL = (
 )  # fmt: skip
 
 DOWNLOAD = (
-    Setting("USER_AGENT", TEXT, f"orbweb/{_version()}", "What the crawler says it is; add how "
-            "to reach you."),
+    Setting("USER_AGENT", TEXT, f"orbweb/{own_version()}", "What the crawler says it is; add how "
+            "to reach you.", when=HOT),
     Setting("ROBOTS_OBEY", FLAG, True, "Follow robots.txt (RFC 9309)."),
     Setting("ROBOTS_USER_AGENT", TEXT, "", "Name looked for in robots.txt; empty = the product "
             "name in USER_AGENT."),
@@ -215,9 +212,9 @@ DOWNLOAD = (
     Setting("CHECK_STATUS_CODE", FLAG, True, "Only good answers reach the callback; False = all "
             "do."),
     Setting("RETRY_STATUS_CODES", CODES, (408, 429, 500, 502, 503, 504, 522, 524), "Status codes "
-            "that are tried again."),
+            "that are tried again.", when=HOT),
     Setting("ACCEPT_STATUS_CODES", CODES, (), "Status codes, besides 2xx, that reach the "
-            "callback."),
+            "callback.", when=HOT),
     Setting("USE_SESSION", FLAG, False, "Keep the cookies that sites set, and send them back."),
     Setting("DOWNLOADER_MIDDLEWARES", PATHS, (), "Classes that see every request and answer, in "
             "this order."),
@@ -263,6 +260,8 @@ OUTPUT = (
             "usual; 0 = none.", "runs", low=0),
     Setting("ITEM_MAX_CACHED_COUNT", COUNT, 5000, "When this many items wait to be stored, the "
             "node takes no further requests.", "items", low=1),
+    Setting("ITEM_MAX_CACHED_SIZE", SIZE, 64 * MIB, "The same when the items that wait hold about "
+            "so much text and data, such as 64 MiB.", "bytes", low=1),
     Setting("BUFFER_FLUSH_INTERVAL", NUMBER, 0.1, "Longest time that items wait for others to be "
             "stored with.", "seconds", low=0),
     Setting("OUTPUT_DIR", TEXT, "", "Folder of the files with items; empty = the working "
@@ -284,7 +283,9 @@ OUTPUT = (
     Setting("LOGSTATS_INTERVAL", NUMBER, 60.0, "Time between two log lines about the progress, "
             "where no live line is shown; 0 = none.", "seconds", low=0),
     Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",
-            choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")),
+            choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), when=HOT),
+    Setting("LOG_LEVELS", TEXTS, (), "Levels of single loggers as NAME=LEVEL, for example "
+            "orbweb.keeper=DEBUG,spider.shop=WARNING.", when=HOT),
     Setting("LOG_FILE", OPTIONAL_TEXT, None, "File that log lines go to besides stderr."),
     Setting("LOG_FORMAT", TEXT, "text", "Log lines for people, or JSON objects for machines.",
             choices=("text", "json")),
@@ -310,6 +311,14 @@ OUTPUT = (
             "the store, for all machines; 0 = none.", "lines", low=0),
     Setting("RUN_SUMMARY_ENABLE", FLAG, True, "Print one line ORBWEB_RUN_SUMMARY {json} at the "
             "end."),
+)  # fmt: skip
+
+FAILURES = (
+    Setting("FAILED_RESPONSE_MAXSIZE", SIZE, 64 * 1024, "So much of the last body of a request "
+            "that is given up is kept in the store, packed; 0 = no response is kept.", "bytes",
+            low=0),
+    Setting("FAILED_RESPONSES_KEPT", COUNT, 1000, "Of so many failed requests of a run (of each "
+            "of its shards) the response is kept.", "responses", low=0),
 )  # fmt: skip
 
 DATABASES = (
@@ -378,7 +387,10 @@ BATCHES = (
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
-        for group in (STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, PROXIES, CONFIG, OUTPUT, DATABASES)
+        for group in (
+            *(STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, PROXIES, CONFIG, OUTPUT, FAILURES),
+            DATABASES,
+        )
         for setting in group
     }
 )

@@ -196,10 +196,20 @@ async def _running(monitor: BatchMonitor) -> AsyncIterator[RunningMonitor]:
 
 
 async def _watch(spider: BatchSpider, settings: Settings, start: Start, *, once: bool) -> int:
+    ready = False
     async with AsyncExitStack() as stack:
+        stack.callback(hold_signals(spider.stop, settings["GRACEFUL_TIMEOUT"], lambda: not ready))
         ask = _threads(stack)
-        store = await _open_store(spider, settings, ask, stack)
-        servers, _, _ = await open_servers(settings, start.directory or Path.cwd(), stack)
+        try:
+            store = await _open_store(spider, settings, ask, stack)
+            servers, _, _ = await open_servers(settings, start.directory or Path.cwd(), stack)
+        except StoreUnavailable:
+            if not spider.stop_asked:
+                raise
+        ready = True
+        if spider.stop_asked:
+            log.warning("stopped before it was the master of the batches: nothing was done")
+            return int(ExitCode.STOPPED)
         monitor = _make_monitor(spider, settings, store, servers, ask, once=once)
         stack.callback(_on_signals(monitor.stop))
         ended = await monitor.run()

@@ -49,6 +49,9 @@ class Store(Protocol):
     async def dead_letters(self, job: str = "job", run: str = "") -> list[DeadLetter]:
         """The dead letters of the living run."""
 
+    async def responses(self, job: str = "job", run: str = "") -> dict[str, bytes]:
+        """What is kept of what was answered to them, by id."""
+
 
 class Node:
     """A worker process: its name, its frontier, its claims."""

@@ -55,7 +55,8 @@
 --   :loads      hash  node -> how much it was handed out; :homes hash: nodes, whose the hosts are, heavy hosts
 --   :claims     hash  node -> seq of its last claim and the ids it got
 --   :nodes      zset  node -> last beat (run's clock), :beats hash node -> wall ms \n what it said
---   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n error
+--   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n node \n error
+--   :responses  hash  id of a dead letter -> what was answered last, packed; of so many as :meta says
 --   :reasons    hash  reason -> how many requests ended or were dropped for it
 --   :left       hash  id -> body of requests that ended while an export read the run, >id -> its
 --                     fingerprints in :visits, <fingerprint -> what was in :parked
@@ -84,8 +85,9 @@ local PRIORITY_STEP = 4294967296
 
 local RUN, META, BODY, QUEUE, READY, DELAYED, DEADLINE, OWNER
 local EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY
-local LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX
-local OF_TASKS = {} -- the keys that only tasks have; Lua has no more than 200 local names
+local LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, REASONS, OUTBOX
+-- The keys that only tasks have, and what is kept beside dead letters; Lua has no more than 200 local names.
+local OF_TASKS, OF_DEAD = {}, {}
 local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':waiting:'
 local HOST, PACE = SHARD .. ':host:', SHARD .. ':pace'
 
@@ -110,7 +112,8 @@ local function use(base)
   VISITED, VISITS, PARKED, LEFT = base .. ':visited', base .. ':visits', base .. ':parked', base .. ':left'
   HUNGRY, LOADS, HOMES = base .. ':hungry', base .. ':loads', base .. ':homes'
   CLAIMS, NODES, BEATS = base .. ':claims', base .. ':nodes', base .. ':beats'
-  DEAD, WHY, REASONS, OUTBOX = base .. ':dead', base .. ':why', base .. ':reasons', base .. ':outbox'
+  DEAD, REASONS, OUTBOX = base .. ':dead', base .. ':reasons', base .. ':outbox'
+  OF_DEAD = {why = base .. ':why', responses = base .. ':responses'}
   OF_TASKS = {
     all = base .. ':tasks', open = base .. ':open', fallen = base .. ':fallen', faults = base .. ':faults',
     failed = base .. ':failed_tasks', moved = base .. ':moved', idle = base .. ':idle',
@@ -375,15 +378,22 @@ local function unlease(id)
   call('ZREM', DEADLINE, id)
 end
 
--- Keeps a request as a dead letter. It leaves the pending ones only after that.
-local function bury(id, body, tries, reason, text)
+-- Keeps a request as a dead letter, and what was answered last as long as there is room for it. It leaves
+-- the pending ones only after that.
+local function bury(id, body, tries, reason, text, token, response)
   local task = task_of(id)
   if task then
     call('ZADD', OF_TASKS.fallen, 0, id)
     call('HSETNX', OF_TASKS.faults, task, int(wall) .. '\n' .. reason)
   end
-  call('HSET', WHY, id, reason .. '\n' .. int(tries) .. '\n' .. int(wall) .. '\n' .. text)
+  call('HDEL', OF_DEAD.responses, id)
+  local node = string.match(token or '', '^(.*):') or ''
+  call('HSET', OF_DEAD.why, id, reason .. '\n' .. int(tries) .. '\n' .. int(wall) .. '\n' .. node .. '\n' .. text)
   call('HSET', DEAD, id, body)
+  local room = response and response ~= '' and tonumber(call('HGET', META, 'responses') or 0)
+  if room and call('HLEN', OF_DEAD.responses) < room then
+    call('HSET', OF_DEAD.responses, id, response)
+  end
   count(reason)
 end
 
@@ -408,7 +418,7 @@ local function reap(limit)
       local deliveries = call('HINCRBY', EXPIRED, id, 1)
       if deliveries >= max_deliveries then
         local text = 'handed out ' .. int(deliveries) .. ' times, never answered'
-        bury(id, body, retries + deliveries, 'poison', text)
+        bury(id, body, retries + deliveries, 'poison', text, token)
         end_visits(id, true)
         forget(id)
       else

@@ -1,0 +1,77 @@
+"""The commands that compare runs and look after a project, and their options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orbweb.cli.options import AsJson, Set, Store
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the commands into the program."""
+    app.command()(diff)
+
+
+def diff(
+    before: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="JOB@RUN, with RUN an id, last, previous, today or yesterday."
+        ),
+    ],
+    after: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN", help="The other one; of a job alone, its last two runs."),
+    ] = None,
+    item_files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--items",
+            metavar="FILE",
+            help="Files of items: that of the run before, "
+            "and that of the run after (.jsonl or .csv).",
+        ),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="FIELD", help="What tells items apart (repeatable)."),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="LIMIT",
+            help="Exit code 4 when a change passes it: items<-10%, failed>5, "
+            "missing(price)>2%, 5xx>0, gone>0 (repeatable).",
+        ),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also what is the same in both.")
+    ] = False,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """What differs between two runs: figures, fields, hosts, items, settings and code.
+
+    What is not stored of a run cannot be compared: that is said line by line.
+
+    Example: orbweb diff Shop@yesterday Shop@last --fail-on 'items<-10%'
+    """
+    from orbweb.cli.diff import DiffQuery
+    from orbweb.cli.diff import diff as compare
+    from orbweb.cli.options import project_settings
+
+    asked = DiffQuery(
+        before,
+        after,
+        files=tuple(item_files or ()),
+        key=tuple(key or ()),
+        limits=tuple(limit or ()),
+        everything=everything,
+        as_json=as_json,
+    )
+    raise typer.Exit(compare(project_settings(change, store_url), asked))
