@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ import typer
 
 from orbweb.cli.about import PRECEDENCE, limit_text, other_names
 from orbweb.cli.app import app
+from orbweb.metrics import catalogue
+from orbweb.metrics.exposition import Metric
 from orbweb.settings import declarations
 from orbweb.settings.declarations import Setting, When
 from orbweb.settings.names import NEEDLESS
@@ -28,6 +33,7 @@ GROUPS = (
     ("Live values", declarations.CONFIG),
     ("Items and logs", declarations.OUTPUT),
     ("Failed requests", declarations.FAILURES),
+    ("Metrics", declarations.METRICS),
     ("Databases", declarations.DATABASES),
 )
 
@@ -60,7 +66,55 @@ def wanted_pages() -> dict[Path, str]:
     return {
         DOCS / "settings.md": settings_page(),
         cli: f"{before}{BEGIN}\n\n{commands_section()}\n{END}{after}",
+        DOCS / "metrics.md": metrics_page(),
     }
+
+
+def metrics_page() -> str:
+    """docs/metrics.md, with its lists of metrics and of alerts."""
+    page = _read(DOCS / "metrics.md")
+    for name, text in (("alerts", alerts_section()), ("metrics", metrics_section())):
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, _, rest = page.partition(begin)
+        page = f"{before}{begin}\n\n{text}\n{end}{rest.partition(end)[2]}"
+    return page
+
+
+def metrics_section() -> str:
+    """Every metric, with its kind and labels."""
+    groups = {**catalogue.OF_FLEET, "Own targets of nodes": catalogue.OF_NODE}
+    parts = []
+    for title, metrics in groups.items():
+        parts.append(f"### {title}\n")
+        parts += [_metric(metric) for metric in metrics]
+    return "\n".join(parts)
+
+
+def _metric(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels) or "none"
+    return f"#### {metric.name}\n\n{metric.text}\n\n{metric.kind} · labels: {labels}\n"
+
+
+def alerts_section() -> str:
+    """Every alert of the shipped rules: what it looks at, and what to do."""
+    rules = files("orbweb.metrics").joinpath("shipped", "rules", "orbweb.rules.yml")
+    blocks = re.split(r"^ *- alert: ", rules.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    return "\n".join(_alert(block) for block in blocks)
+
+
+def _alert(block: str) -> str:
+    name = block.split("\n", 1)[0]
+    found = re.search(r"^ *expr: (?:\|\n)?(.*?)(?=^ *(?:for|labels): )", block, re.M | re.S)
+    wait = re.search(r"^ *for: (\w+)", block, re.MULTILINE)
+    severity = re.search(r"severity: (\w+)", block)
+    action = re.search(r'^ *action: "(.*)"$', block, re.MULTILINE)
+    assert found is not None
+    assert severity is not None
+    facts = [f"severity {severity[1]}", f"for {wait[1]}" if wait else ""]
+    expression = textwrap.dedent(found[1]).strip()
+    todo = f"{action[1]}\n\n" if action else ""
+    shown = " · ".join(fact for fact in facts if fact)
+    return f"### {name}\n\n{todo}```text\n{expression}\n```\n\n{shown}\n"
 
 
 def settings_page() -> str:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from tests.servers import Server
 
+import orbweb as mw
 from orbweb.frontier.runbook import HISTORY, KeptRun, RunBook
 from orbweb.frontier.server import connect
+from orbweb.monitor.run_record import PageTally
+from orbweb.spiders.account import Account, run_made
+from orbweb.spiders.build import Start, settings_of
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +35,8 @@ async def book(server: Server) -> AsyncIterator[RunBook]:
 async def test_the_first_word_on_how_a_run_was_made_counts_and_the_last_on_its_end(
     book: RunBook,
 ) -> None:
-    await book.keep_made("e1", 1000, b"first")
-    await book.keep_made("e1", 2000, b"second")
+    assert await book.keep_made("e1", 1000, b"first") == b"first"
+    assert await book.keep_made("e1", 2000, b"second") == b"first"
     await book.keep_figures("e1", b"halfway")
     await book.keep_figures("e1", b"done")
     await book.keep_made("e2", 1500, b"later")
@@ -60,3 +66,35 @@ async def test_the_oldest_runs_are_forgotten_with_all_that_was_kept(
     assert await book.pages("e1") == []
     assert await book.pages("e2") == [b"pages"]
     assert server.client().hlen("{p:0}:job:job:runs") == 2 * HISTORY
+
+
+@dataclass
+class Started:
+    started_at_ms: int = 1000
+
+
+async def started() -> Started:
+    return Started()
+
+
+class Shop(mw.Spider):
+    def parse(self, response: Any) -> Any: ...
+
+
+async def test_a_node_that_goes_on_with_other_settings_says_what_differs(
+    book: RunBook, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def join(**changes: str) -> list[str]:
+        caplog.clear()
+        spider = Shop()
+        made = run_made(spider, settings_of(spider, Start(changes)))
+        for _ in range(2):
+            await Account(book, made, PageTally()).tell("e1", "n1", started)
+        return [each.message for each in caplog.records if each.levelname == "WARNING"]
+
+    assert await join(DEPTH_LIMIT="3", ALLOWED_DOMAINS="shop.test") == []
+    assert await join(DEPTH_LIMIT="3", ALLOWED_DOMAINS="shop.test", LOG_LEVEL="DEBUG") == []
+    first, again = await join(ALLOWED_DOMAINS="shop.test,b.test")
+    assert first == again
+    assert 'ALLOWED_DOMAINS was ["shop.test"], is ["shop.test", "b.test"]' in first
+    assert "DEPTH_LIMIT was 3, is not set" in first

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orbweb.cli.about import setting_record
+from orbweb.cli.about import View, setting_record
 from orbweb.errors import ConfigError
 from orbweb.settings import DECLARATIONS, Settings, load_settings
 
@@ -338,7 +338,7 @@ def test_no_password_in_an_address_is_shown_however_it_is_written(
         return
     settings = load(tmp_path, command_line={name: value})
     assert "hunter2" not in settings.shown(name)
-    assert "hunter2" not in json.dumps(setting_record(settings, DECLARATIONS[name]))
+    assert "hunter2" not in json.dumps(setting_record(View(settings), DECLARATIONS[name]))
     assert "hunter2" not in repr(settings)
 
 
@@ -360,7 +360,7 @@ def test_no_secret_setting_is_shown(tmp_path: Path, name: str, value: str) -> No
     assert "hunter2" not in settings.shown(name)
     assert "hunter2" not in repr(settings)
     if name in DECLARATIONS:
-        assert "hunter2" not in json.dumps(setting_record(settings, DECLARATIONS[name]))
+        assert "hunter2" not in json.dumps(setting_record(View(settings), DECLARATIONS[name]))
 
 
 def test_every_setting_that_is_secret_is_meant_by_these_tests() -> None:

@@ -106,7 +106,13 @@ def _shard_record(shard: SeenShard) -> dict[str, Any]:
 
 
 def check(
-    settings: Settings, job: str, run: str | None, urls: Sequence[str], made_by: str | None
+    settings: Settings,
+    job: str,
+    run: str | None,
+    urls: Sequence[str],
+    made_by: str | None,
+    *,
+    as_json: bool,
 ) -> bool:
     """Print of each URL whether it counts as seen; True when all do. `made_by`: see `_key`."""
 
@@ -116,6 +122,11 @@ def check(
         return [await seen.check(place, *_key(settings, url, made_by)) for url in urls]
 
     found = ask(settings, look)
+    if as_json:
+        show.as_json(
+            [{"url": url, "seen": is_seen} for url, is_seen in zip(urls, found, strict=True)]
+        )
+        return all(found)
     for url, is_seen in zip(urls, found, strict=True):
         print(f"{'seen' if is_seen else 'new '}  {url}")
     return all(found)

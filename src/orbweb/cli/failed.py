@@ -8,7 +8,7 @@ from typing import Any
 from orbweb.cli import show
 from orbweb.cli.failed_find import Filter, Found, find, groups_of, only
 from orbweb.cli.store import ask
-from orbweb.cli.watch import run_name
+from orbweb.cli.watch import meant_run, run_name
 from orbweb.errors import OrbwebError
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.base import TASKS_HOST, DeadLetter
@@ -90,7 +90,7 @@ def show_letter(settings: Settings, job: str, run: str | None, id: str, *, as_js
     """Print all that is known of one dead letter; `id` may be its beginning."""
 
     async def look(admin: Admin) -> tuple[DeadLetter, Answer | None]:
-        info = await admin.find(job, run)
+        info = await meant_run(admin, job, run)
         letter = await only(admin, info, id)
         return letter, await answer_of(admin, info, letter)
 

@@ -15,7 +15,7 @@ from orbweb.cli import show
 from orbweb.cli.failed import answer_of, answer_record, record
 from orbweb.cli.failed_find import Filter, Found, find, fitting, groups_of
 from orbweb.cli.store import ask
-from orbweb.cli.watch import run_name
+from orbweb.cli.watch import meant_run, refuse_unclear_run, run_name
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
 from orbweb.settings import Settings
@@ -49,7 +49,7 @@ def export(settings: Settings, job: str, run: str | None, which: Filter, file: P
     """Write what is known of dead letters as lines of JSON, secrets masked. `file` None: stdout."""
 
     async def write(admin: Admin) -> int:
-        info = await admin.find(job, run)
+        info = await meant_run(admin, job, run)
         count = 0
         with _opened(file) as out:
             async for letter in fitting(admin, info, which):
@@ -81,6 +81,8 @@ def _redrive(
     settings: Settings, job: str, run: str | None, which: Filter, consent: Consent, *, drop: bool
 ) -> None:
     async def act(admin: Admin) -> None:
+        if drop:
+            await refuse_unclear_run(admin, job, run)
         found = await find(admin, job, run, which, 1)
         if not found.total:
             print("no failed request fits: nothing was done")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
+from orbweb.cli.watch import meant_run
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.base import DeadLetter
@@ -93,7 +94,7 @@ class Found:
 
 async def find(admin: Admin, job: str, run: str | None, which: Filter, limit: int) -> Found:
     """Count what fits; `letters` has at most `limit` for each reason (0: all)."""
-    found = Found(await admin.find(job, run))
+    found = Found(await meant_run(admin, job, run))
     async for letter in fitting(admin, found.info, which):
         found.add(letter, limit)
     return found

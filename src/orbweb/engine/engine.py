@@ -125,6 +125,8 @@ class Engine:
         world, options = parts.world, parts.options
         self.stats = Stats(world.clock)
         self.shutdown = Shutdown(options.graceful_seconds, world.clock)
+        self.place = dict(parts.place)
+        """Where the node runs and can be asked, for the heartbeat."""
         self._parts = parts
         self._options = options
         self._world = world
@@ -200,6 +202,10 @@ class Engine:
     def keep_calm(self, seconds: float) -> None:
         """The gap that hosts are given of which the node has no turn."""
         self._pacing.calm_seconds = seconds
+
+    def beat(self) -> bytes:
+        """What the node says of itself, as of half a second ago; from any thread."""
+        return self._gauge.beat
 
     def stop(self, reason: str = "stop() was called") -> None:
         """Ask the node to stop; call it on the engine's loop."""
@@ -381,7 +387,6 @@ class Engine:
         with suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(LAST_CALL_SECONDS if self.shutdown.requested else 10.0):
                 await self._items.flush()
-                self._gauge.sample()
                 if self._teller is not None:
                     await self._teller.tell()
 
@@ -481,7 +486,7 @@ class Engine:
                 max_hold_seconds=options.max_hold_seconds,
             ),
             pulse=lambda: self._pulse,
-            beat=lambda: self._gauge.beat,
+            beat=self.beat,
             clock=self._world.clock,
             rng=self._world.rng,
         )
@@ -500,7 +505,7 @@ class Engine:
             pump=self._pump,
             session=self._session,
             buffer=parts.buffer,
-            place=parts.place,
+            place=self.place,
             vitals=parts.vitals,
             tally=self._items.tally,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,

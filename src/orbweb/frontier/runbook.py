@@ -44,16 +44,21 @@ class RunBook:
         self._job = job
         self._runs = self._keys.job_runs(job)
 
-    async def keep_made(self, epoch: str, at_ms: int, made: bytes) -> None:
-        """Keep what a run was made with. The first word counts; very old runs are forgotten."""
+    async def keep_made(self, epoch: str, at_ms: int, made: bytes) -> bytes:
+        """Keep what a run was made with. The first word counts; very old runs are forgotten.
+
+        Returns the word that counts.
+        """
         entry = at_ms.to_bytes(TIME_BYTES, "big") + made
         if not await answer_of(self._client.hsetnx(self._runs, epoch, entry)):
-            return
+            first: bytes | None = await answer_of(self._client.hget(self._runs, epoch))
+            return first[TIME_BYTES:] if first else made
         for kept in (await self.runs())[HISTORY:]:
             pipe = self._client.pipeline(transaction=False)
             pipe.hdel(self._runs, kept.epoch, f"{kept.epoch}{END}")
             pipe.unlink(self._keys.job_pages(self._job, kept.epoch))
             await answer_of(pipe.execute())
+        return made
 
     async def keep_figures(self, epoch: str, figures: bytes) -> None:
         """Keep what a run has come to, in the place of what was said before."""

@@ -384,12 +384,20 @@ BATCHES = (
             "empty = all are."),
 )  # fmt: skip
 
+METRICS = (
+    Setting("METRICS_PORT", COUNT, -1, "Each node serves its own metrics for Prometheus here; 0 = "
+            "on a free port, -1 = not at all (`orbweb metrics serve` tells those of the fleet).",
+            low=-1, most=65535),
+    Setting("METRICS_HOST", TEXT, "127.0.0.1", "Address on which it does so; 0.0.0.0 = all, for "
+            "anybody who can reach them."),
+)  # fmt: skip
+
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
         for group in (
-            *(STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, PROXIES, CONFIG, OUTPUT, FAILURES),
-            DATABASES,
+            *(STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, PROXIES, CONFIG, OUTPUT),
+            *(FAILURES, METRICS, DATABASES),
         )
         for setting in group
     }

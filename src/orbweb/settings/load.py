@@ -37,10 +37,16 @@ class Settings(Mapping[str, Any]):
     """
 
     def __init__(
-        self, values: Mapping[str, Any], origins: Mapping[str, str], notes: Iterable[str] = ()
+        self,
+        values: Mapping[str, Any],
+        origins: Mapping[str, str],
+        notes: Iterable[str] = (),
+        given: Mapping[str, Sequence[tuple[str, Any]]] | None = None,
     ) -> None:
+        """`given`: see `sources`."""
         self._values = dict(values)
         self._origins = dict(origins)
+        self._given = dict(given or {})
         self.notes = tuple(notes)
         """Lines that a person should see once: settings that have no effect, and why."""
 
@@ -61,7 +67,17 @@ class Settings(Mapping[str, Any]):
 
     def changed(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
         """These settings with other values, whose origins are given in words."""
-        return Settings({**self._values, **values}, {**self._origins, **origins}, self.notes)
+        return Settings(
+            {**self._values, **values}, {**self._origins, **origins}, self.notes, self._given
+        )
+
+    def sources(self, name: str) -> list[tuple[str, Any]]:
+        """All places that give the setting a value, each with it; the first one wins."""
+        if name not in self._values:
+            raise KeyError(name)
+        found = list(reversed(self._given.get(name, ())))
+        setting = DECLARATIONS.get(name)
+        return found if setting is None else [*found, ("default", setting.default)]
 
     def shown(self, name: str) -> str:
         """The value as people may see it: passwords are masked."""
@@ -97,6 +113,7 @@ class _Draft:
     values: dict[str, Any]
     origins: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    given: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
 
 
 def load_settings(
@@ -125,7 +142,7 @@ def load_settings(
         layer(overrides, "command line", textual=True),
     ):
         _apply(draft, source)
-    return Settings(draft.values, draft.origins, draft.notes)
+    return Settings(draft.values, draft.origins, draft.notes, draft.given)
 
 
 def _apply(draft: _Draft, source: Layer) -> None:
@@ -140,6 +157,7 @@ def _apply(draft: _Draft, source: Layer) -> None:
         taken[name] = given
         draft.values[name] = _read(draft, name, given, value, origin, textual=source.textual)
         draft.origins[name] = origin
+        draft.given.setdefault(name, []).append((origin, draft.values[name]))
 
 
 def _known_name(draft: _Draft, given: str, value: Any, origin: str, *, strict: bool) -> str | None:

@@ -17,7 +17,7 @@ from orbweb.frontier.runbook import RunBook
 from orbweb.log import get_logger
 from orbweb.monitor.code_version import commit_of, file_version
 from orbweb.monitor.crawl_line import CrawlLine, CrawlLog
-from orbweb.monitor.run_record import Code, PageTally, RunFigures, RunMade, written
+from orbweb.monitor.run_record import Code, PageTally, RunFigures, RunMade, read_as, written
 from orbweb.settings import Settings
 from orbweb.settings.load import masked
 from orbweb.settings.version import own_version
@@ -29,6 +29,27 @@ LONGEST_VALUE = 500
 
 NOT_OF_A_RUN = frozenset({"RUN_ID", "RUN_SUMMARY_ENABLE"})
 """Settings that say nothing of how a run crawls."""
+
+DECIDING = (
+    "ALLOWED_DOMAINS",
+    "DEPTH_LIMIT",
+    "URL_LENGTH_LIMIT",
+    "DROP_QUERY_PARAMS",
+    "DEDUP_SCOPE",
+    "TASK_DEDUP",
+    "ROBOTS_OBEY",
+    "ROBOTS_USER_AGENT",
+    "USER_AGENT",
+    "ALLOWED_CONTENT_TYPES",
+    "CHECK_STATUS_CODE",
+    "ACCEPT_STATUS_CODES",
+    "RETRY_STATUS_CODES",
+    "SPIDER_MAX_RETRY_TIMES",
+    "MAX_RESPONSE_SIZE",
+    "DOWNLOADER_MIDDLEWARES",
+    "ITEM_PIPELINES",
+)
+"""Settings that decide which pages a run has in the end, and where their items are."""
 
 log = get_logger("orbweb.engine")
 
@@ -56,6 +77,15 @@ def code_of(kind: type[BaseSpider]) -> Code:
         file = Path(inspect.getfile(kind)).resolve()
         return Code(target_of(kind) or file.name, file_version(file), commit_of(file.parent))
     return Code()
+
+
+def differences(first: RunMade, now: RunMade) -> list[str]:
+    """What settings that decide about pages and items were when a run was begun, and are now."""
+    return [
+        f"{name} was {first.settings.get(name, 'not set')}, is {now.settings.get(name, 'not set')}"
+        for name in DECIDING
+        if first.settings.get(name) != now.settings.get(name)
+    ]
 
 
 class CountingLog:
@@ -88,8 +118,15 @@ class Account:
         with suppress(StoreUnavailable):
             if self._kept != epoch:
                 started: Status = await status()
-                await self._book.keep_made(epoch, started.started_at_ms, written(self._made))
+                at_ms, made = started.started_at_ms, written(self._made)
+                first = read_as(RunMade, await self._book.keep_made(epoch, at_ms, made))
                 self._kept = epoch
+                if first is not None and (differ := differences(first, self._made)):
+                    log.warning(
+                        "this run was begun with other settings, which are not kept: %s. To crawl "
+                        "as before, give the same -s again or set them in the project",
+                        ", ".join(differ),
+                    )
             await self._book.keep_pages(epoch, node, written(self._pages))
 
     async def end(self, epoch: str, report: RunReport) -> RunReport:

@@ -64,6 +64,7 @@ from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.totals import RunTotals
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.log import get_logger, set_levels
+from orbweb.metrics.node import Speaker
 from orbweb.model.rate import parse_rate
 from orbweb.monitor.counts import added_up
 from orbweb.monitor.crawl_line import CrawlLog
@@ -182,6 +183,8 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
         uninstall = install_signals(engine.shutdown, live.reload)
         stack.callback(uninstall)
         spider.bind(engine)
+        if settings["METRICS_PORT"] >= 0:
+            await _serve_metrics(engine, settings, store, node, spider.name, stack)
         if start.on_engine is not None:
             start.on_engine(engine)
         await stack.enter_async_context(
@@ -230,6 +233,24 @@ async def trial_parts(
             await chain.close()
     finally:
         threads.close()
+
+
+async def _serve_metrics(
+    engine: Engine, settings: Settings, store: _Store, node: str, spider: str, stack: AsyncExitStack
+) -> None:
+    """Serve the node's own metrics; its heartbeat tells where."""
+    from orbweb.metrics.own import own_target  # brings an HTTP server, which few nodes need
+
+    who = Speaker(node, store.identity.get("redis_key", spider), settings["RUN_ID"])
+    engine.place["metrics"] = await stack.enter_async_context(
+        own_target(
+            who,
+            engine.beat,
+            lambda: engine.stats.counts,
+            settings["METRICS_HOST"],
+            settings["METRICS_PORT"],
+        )
+    )
 
 
 # -- the store
