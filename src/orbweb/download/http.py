@@ -72,7 +72,8 @@ class Traffic:
         head = sum(len(name) + len(value) + 4 for name, value in asked.headers.items())
         self.sent += len(asked.method) + len(asked.url.raw_path_qs) + 13 + head + int(body)
         head = sum(len(name) + len(value) + 4 for name, value in reply.raw_headers)
-        self.received += len(reply.reason or "") + 17 + head + reply.content.total_raw_bytes
+        read = 0 if reply.content is aiohttp.EMPTY_PAYLOAD else reply.content.total_raw_bytes
+        self.received += len(reply.reason or "") + 17 + head + read
 
 
 class HttpDownloader:
