@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orbweb.cli import asking, failing, making, polite, running, tasking
+from orbweb.cli import asking, configuring, failing, making, polite, running, tasking
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -297,6 +297,7 @@ def reset(
 
 asking.add_to(app)
 polite.add_to(app)
+configuring.add_to(app)
 tasking.add_to(app)
 failing.add_to(app)
 running.add_to(app)
