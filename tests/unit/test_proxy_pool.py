@@ -11,8 +11,8 @@ import pytest
 
 from orbweb.download import proxies
 from orbweb.download.proxies import PoolOptions, ProxyPool
-from orbweb.download.proxy import BadProxyError, Proxy
 from orbweb.errors import ConfigError, NoProxyFree
+from orbweb.model.proxy import BadProxyError, Proxy
 
 HOST = "shop.test"
 

@@ -21,7 +21,6 @@ from orbweb.download.base import (
 )
 from orbweb.download.failures import failure
 from orbweb.download.middlewares import Hook, RunBlocking, hooks_of
-from orbweb.download.proxy import Proxy
 from orbweb.download.redirects import RedirectRules, Trail
 from orbweb.download.robots import Robots
 from orbweb.download.send import Sender
@@ -39,6 +38,7 @@ from orbweb.errors import (
     StoreUnavailable,
     ValidationError,
 )
+from orbweb.model.proxy import Proxy
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response

@@ -13,10 +13,10 @@ from aiohttp.connector import Connection
 
 from orbweb.download.base import Gate
 from orbweb.download.failures import CLIENT_ERRORS, download_error
-from orbweb.download.proxy import Proxy
 from orbweb.download.socks import SocksSessions
 from orbweb.download.wire import own_proxy, unsendable, wire_arguments
 from orbweb.errors import ContentTypeRejectedError, ResponseTooLargeError
+from orbweb.model.proxy import Proxy
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 from orbweb.model.url import host_of

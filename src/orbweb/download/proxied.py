@@ -7,8 +7,8 @@ from typing import Protocol
 from orbweb.download.base import DownloadError, Gate, Meeting
 from orbweb.download.http import BodyLimits
 from orbweb.download.proxies import ProxyPool
-from orbweb.download.proxy import Proxy
 from orbweb.download.wire import own_proxy
+from orbweb.model.proxy import Proxy
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response

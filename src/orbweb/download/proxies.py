@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orbweb.download.proxy import SOCKS_HINT, BadProxyError, Proxy, has_socks
 from orbweb.errors import ConfigError, NoProxyFree
 from orbweb.log import event, get_logger
+from orbweb.model.proxy import SOCKS_HINT, BadProxyError, Proxy, has_socks
 
 PATIENCE_SECONDS = 0.5
 """A request keeps its fetch slot for so long while it waits for a proxy; then it is given back."""
@@ -152,7 +152,8 @@ class ProxyPool:
         record.suspicions = 0
         if record.until > now:  # several requests have met the same failure
             return
-        rest = min(options.cooldown_seconds * 2**record.failures, options.longest_seconds)
+        longest = max(options.longest_seconds, options.cooldown_seconds)
+        rest = min(options.cooldown_seconds * 2**record.failures, longest)
         record.failures = min(record.failures + 1, 30)
         record.until = now + rest
         event(log, "proxy_rests", proxy=proxy.id, host=host, seconds=round(rest, 1), why=why)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from orbweb.download.base import DownloadError, Gate
-from orbweb.download.proxy import Proxy
 from orbweb.download.redirects import REDIRECT_STATUSES, redirect_target
 from orbweb.download.robots_entry import EntryKind, RobotsEntry, origin_of
 from orbweb.download.robots_rules import Rules
 from orbweb.download.send import Sender
 from orbweb.errors import OrbwebError, RequestError, StoreUnavailable
 from orbweb.log import get_logger
+from orbweb.model.proxy import Proxy
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response

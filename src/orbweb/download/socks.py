@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from orbweb.download.base import DownloadError
-from orbweb.download.proxy import Proxy
+from orbweb.model.proxy import Proxy
 from orbweb.model.reasons import Reason
 
 MOST_SESSIONS = 128

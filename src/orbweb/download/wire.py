@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 
 from orbweb.download.base import DownloadError
-from orbweb.download.proxy import SOCKS_HINT, BadProxyError, Proxy, has_socks
 from orbweb.model.fingerprint import encode_form
+from orbweb.model.proxy import SOCKS_HINT, BadProxyError, Proxy, has_socks
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 
