@@ -141,16 +141,13 @@ def setting_record(view: View, setting: Setting) -> dict[str, Any]:
     }
 
 
-WHEN_TEXTS = {
-    When.HOT: "at once, also while a run goes on (orbweb config)",
-    When.NEXT_RUN: "for the next run that is made",
-    When.RESTART: "at the next start of a node",
-}
-
-
 def counts_text(setting: Setting) -> str:
     """When a change of the setting counts."""
-    return WHEN_TEXTS[setting.when]
+    return {
+        When.HOT: f"at once in nodes that run: orbweb config set {setting.name} VALUE",
+        When.NEXT_RUN: "when the next run is made",
+        When.RESTART: "at the next start of a node",
+    }[setting.when]
 
 
 def limit_text(setting: Setting) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orbweb.cli import asking, configuring, failing, making, polite, running, tasking
+from orbweb.cli import asking, configuring, failing, making, polite, running, tasking, trying
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -300,6 +300,7 @@ polite.add_to(app)
 configuring.add_to(app)
 tasking.add_to(app)
 failing.add_to(app)
+trying.add_to(app)
 running.add_to(app)
 
 

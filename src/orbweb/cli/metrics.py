@@ -18,7 +18,6 @@ from orbweb.errors import ConfigError
 from orbweb.frontier.overview import Overview
 from orbweb.frontier.servers import Servers, reach
 from orbweb.metrics.exporter import Exporter
-from orbweb.metrics.server import serving
 from orbweb.metrics.targets import LOOPBACK, write_targets
 from orbweb.settings import Settings
 
@@ -94,6 +93,8 @@ def _once(settings: Settings, ask: Callable[[Exporter], Awaitable[T]]) -> T:
 
 
 async def _serve(url: str, settings: Settings, host: str, port: int) -> None:
+    from orbweb.metrics.server import serving
+
     opened: list[Servers] = []
 
     async def connect() -> Overview:

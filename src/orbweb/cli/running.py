@@ -13,6 +13,7 @@ from orbweb.cli.options import AsJson, Set, Store
 def add_to(app: typer.Typer) -> None:
     """Put the commands into the program."""
     app.command()(diff)
+    app.command()(bundle)
 
 
 def diff(
@@ -75,3 +76,22 @@ def diff(
         as_json=as_json,
     )
     raise typer.Exit(compare(project_settings(change, store_url), asked))
+
+
+def bundle(
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Default: a name with the time."),
+    ] = None,
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Put all that helps to find a fault into an archive, without secrets, pages and items.
+
+    Example: orbweb bundle -o help.zip
+    """
+    from orbweb.cli.bundle import tell_bundle
+    from orbweb.cli.options import overrides, project_settings
+
+    settings = project_settings(change, store_url)
+    tell_bundle(settings, overrides(change, store_url), output)

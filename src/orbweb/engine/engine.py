@@ -38,6 +38,7 @@ from orbweb.frontier.totals import TotalsBook
 from orbweb.log import get_logger
 from orbweb.model.url import host_of
 from orbweb.monitor.crawl_line import CrawlLog
+from orbweb.monitor.trace import Tracer
 from orbweb.pipelines.buffer import ItemBuffer
 
 LAST_CALL_SECONDS = 0.4
@@ -100,6 +101,8 @@ class EngineParts:
     """Milliseconds since 1970, to say when an item failed, and in the crawl log."""
     crawl_log: CrawlLog | None = None
     """Gets a line for each outcome."""
+    tracer: Tracer | None = None
+    """Is told of attempts and their phases; None: nobody wants to know."""
     collect: Callable[[], Awaitable[int]] | None = None
     """Clears a piece of what past runs have left in the store; returns how much."""
     on_new_run: Callable[[], None] | None = None
@@ -430,6 +433,7 @@ class Engine:
             stats=self.stats,
             clock=self._world.clock,
             rng=self._world.rng,
+            tracer=parts.tracer,
             errands=Errands(parts.tasks, self._callbacks) if parts.tasks is not None else None,
         )
 
@@ -442,6 +446,7 @@ class Engine:
             node=options.node,
             wall_ms=self._parts.wall_ms,
             drop_params=options.drop_query_params,
+            tracer=self._parts.tracer,
         )
 
     def _make_seeder(self, epoch: str) -> Source:

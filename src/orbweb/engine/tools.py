@@ -22,6 +22,7 @@ from orbweb.engine.traces import KnownErrors
 from orbweb.frontier.base import Ack, Nack
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
+from orbweb.monitor.trace import Tracer
 from orbweb.pipelines.buffer import ItemBuffer
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class StepTools:
     clock: Callable[[], float]
     rng: random.Random
     errands: Errands | None = None
+    tracer: Tracer | None = None
     known_errors: KnownErrors = field(default_factory=KnownErrors)
 
     def backoff_ms(self, retries: int, retry_after: float | None) -> int:

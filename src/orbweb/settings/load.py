@@ -67,8 +67,14 @@ class Settings(Mapping[str, Any]):
 
     def changed(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
         """These settings with other values, whose origins are given in words."""
+        given = {
+            name: (*self._given.get(name, ()), (origins[name], values[name])) for name in values
+        }
         return Settings(
-            {**self._values, **values}, {**self._origins, **origins}, self.notes, self._given
+            {**self._values, **values},
+            {**self._origins, **origins},
+            self.notes,
+            {**self._given, **given},
         )
 
     def sources(self, name: str) -> list[tuple[str, Any]]:
