@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from orbweb.download.proxies import ProxyPool
 from orbweb.engine.answers import Answers
 from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.errands import Errands, TaskWorker
@@ -113,6 +114,8 @@ class EngineParts:
     """Lets settings change while the engine runs."""
     tasks: TaskSpiderCalls | None = None
     """The spider, when it works through tasks."""
+    proxies: ProxyPool | None = None
+    """Through which the chain fetches."""
 
 
 class Engine:
@@ -520,6 +523,7 @@ class Engine:
             is_stopping=lambda: self.shutdown.requested,
             answers=self._answers,
             source_error=lambda: self._seeder.trouble if self._seeder is not None else "",
+            proxies=self._parts.proxies,
             config=parts.live.beat if parts.live is not None else dict,
         )
         return Gauge(dials, self._world.clock)
