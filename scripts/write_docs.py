@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,10 @@ import typer
 
 from orbweb.cli.about import PRECEDENCE, limit_text, other_names
 from orbweb.cli.app import app
+from orbweb.metrics import catalogue
+from orbweb.metrics.exposition import Metric
 from orbweb.settings import declarations
-from orbweb.settings.declarations import Setting
+from orbweb.settings.declarations import Setting, When
 from orbweb.settings.names import NEEDLESS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -24,9 +29,20 @@ GROUPS = (
     ("Tasks", declarations.TASKS),
     ("Batches of a task table", declarations.BATCHES),
     ("Download", declarations.DOWNLOAD),
+    ("Proxies", declarations.PROXIES),
+    ("Live values", declarations.CONFIG),
     ("Items and logs", declarations.OUTPUT),
+    ("Failed requests", declarations.FAILURES),
+    ("Metrics", declarations.METRICS),
     ("Databases", declarations.DATABASES),
+    ("Alarms", declarations.ALARMS),
 )
+
+WHEN = {
+    When.HOT: "**hot**: may change while a crawl runs",
+    When.NEXT_RUN: "next run",
+    When.RESTART: "restart",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,7 +67,55 @@ def wanted_pages() -> dict[Path, str]:
     return {
         DOCS / "settings.md": settings_page(),
         cli: f"{before}{BEGIN}\n\n{commands_section()}\n{END}{after}",
+        DOCS / "metrics.md": metrics_page(),
     }
+
+
+def metrics_page() -> str:
+    """docs/metrics.md, with its lists of metrics and of alerts."""
+    page = _read(DOCS / "metrics.md")
+    for name, text in (("alerts", alerts_section()), ("metrics", metrics_section())):
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, _, rest = page.partition(begin)
+        page = f"{before}{begin}\n\n{text}\n{end}{rest.partition(end)[2]}"
+    return page
+
+
+def metrics_section() -> str:
+    """Every metric, with its kind and labels."""
+    groups = {**catalogue.OF_FLEET, "Own targets of nodes": catalogue.OF_NODE}
+    parts = []
+    for title, metrics in groups.items():
+        parts.append(f"### {title}\n")
+        parts += [_metric(metric) for metric in metrics]
+    return "\n".join(parts)
+
+
+def _metric(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels) or "none"
+    return f"#### {metric.name}\n\n{metric.text}\n\n{metric.kind} · labels: {labels}\n"
+
+
+def alerts_section() -> str:
+    """Every alert of the shipped rules: what it looks at, and what to do."""
+    rules = files("orbweb.metrics").joinpath("shipped", "rules", "orbweb.rules.yml")
+    blocks = re.split(r"^ *- alert: ", rules.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    return "\n".join(_alert(block) for block in blocks)
+
+
+def _alert(block: str) -> str:
+    name = block.split("\n", 1)[0]
+    found = re.search(r"^ *expr: (?:\|\n)?(.*?)(?=^ *(?:for|labels): )", block, re.M | re.S)
+    wait = re.search(r"^ *for: (\w+)", block, re.MULTILINE)
+    severity = re.search(r"severity: (\w+)", block)
+    action = re.search(r'^ *action: "(.*)"$', block, re.MULTILINE)
+    assert found is not None
+    assert severity is not None
+    facts = [f"severity {severity[1]}", f"for {wait[1]}" if wait else ""]
+    expression = textwrap.dedent(found[1]).strip()
+    todo = f"{action[1]}\n\n" if action else ""
+    shown = " · ".join(fact for fact in facts if fact)
+    return f"### {name}\n\n{todo}```text\n{expression}\n```\n\n{shown}\n"
 
 
 def settings_page() -> str:
@@ -64,6 +128,9 @@ def settings_page() -> str:
         "## Where values come from\n",
         "A later source wins:\n",
         "".join(f"{number}. {source}\n" for number, source in enumerate(PRECEDENCE, 1)),
+        "`orbweb config set KEY VALUE` changes a setting that is **hot** in nodes that run "
+        "([live values](config.md)); one marked *restart* counts when a node is started again, "
+        "*next run* when a run is made.\n",
         "An unknown name is an error that says what you may have meant. Names of your own begin "
         "with `X_`. In the environment and on the command line lists are written `a,b` (or as "
         "JSON), truth values `true` and `false`, sizes `32MiB`.\n",
@@ -84,6 +151,7 @@ def _setting(setting: Setting) -> str:
         setting.unit,
         limit_text(setting),
         " or ".join(f"`{choice}`" for choice in setting.choices),
+        WHEN[setting.when],
     ]
     others = ", ".join(f"`{name}`" for name in other_names(setting.name))
     also = f" Also known as {others}." if others else ""

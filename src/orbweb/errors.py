@@ -21,6 +21,10 @@ class StoreUnavailable(OrbwebError):
     """
 
 
+class SourceUnavailable(OrbwebError):
+    """A source of live values did not answer: go on with those it gave last, and ask again."""
+
+
 class StoreUnsafe(OrbwebError):
     """The store is configured in a way that would lose data: change it and start again (exit 2)."""
 
@@ -35,6 +39,10 @@ class LeaseLost(OrbwebError):
 
 class HostBusy(OrbwebError):
     """The host's turn is not soon. Give the request back, nothing of it counts as an attempt."""
+
+
+class NoProxyFree(OrbwebError):
+    """No proxy of the pool is free for the host. Give the request back, it is no attempt."""
 
 
 class SpiderError(OrbwebError):

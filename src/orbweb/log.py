@@ -31,6 +31,13 @@ _CREDENTIALS = re.compile(
     r"[^\s\"',;}]+",
     re.IGNORECASE,
 )
+_HOOK = re.compile(
+    r"(?P<place>/bot/v2/hook/|hooks\.slack\.com/services/|/webhook/send\?key=|[?&]access_token=)"
+    r"[^\s&\"'<>]+"
+)
+"""Tokens in the addresses of robots of group chats."""
+_LEVELLED: set[str] = set()
+"""Loggers that have a level of their own."""
 _SECRET_KEY = re.compile(
     r"authorization$|passw|secret|api_?key|(?:^|_)cookies?$|(?:access|auth|refresh)_?token",
     re.IGNORECASE,
@@ -43,6 +50,8 @@ def mask_secrets(text: str) -> str:
     if "://" in text:
         text = _SERVER_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
         text = _URL_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
+    if "hook" in text or "access_token=" in text:
+        text = _HOOK.sub(rf"\g<place>{MASK}", text)
     if "passw" in text.lower():
         text = _NAMED_PASSWORD.sub(rf"\g<name>{MASK}", text)
     if "uthorization" in text.lower():
@@ -58,6 +67,21 @@ def mask_address(address: str) -> str:
         user, colon, _ = credentials.partition(":")
         address = f"{scheme}{separator}{user}{colon}{MASK if colon else ''}@{host}"
     return mask_secrets(address)
+
+
+def mask_hook(address: str) -> str:
+    """An address of a web hook, of which only scheme and host are no secret; with NAME= in front.
+
+    What looks like no web address may have its secret anywhere: only the scheme is left.
+    """
+    before, separator, rest = address.partition("://")
+    if not separator:
+        return MASK if address else address
+    scheme = before.rpartition("=")[2].rpartition("+")[2]
+    if scheme not in ("http", "https"):
+        return f"{before}://{MASK}"
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    return f"{before}://{host}/{MASK}"
 
 
 def writable(text: str) -> str:
@@ -99,7 +123,7 @@ class JsonFormatter(logging.Formatter):
         line.update(getattr(record, "event_fields", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(_masked(line), ensure_ascii=False, default=str)
+        return json.dumps(masked(line), ensure_ascii=False, default=str)
 
 
 def get_logger(name: str) -> logging.Logger:
@@ -141,6 +165,20 @@ def configure(
     root.propagate = False
 
 
+def set_levels(level: str, of_loggers: Mapping[str, str] | None = None) -> None:
+    """Let lines of at least this level pass, and of single loggers (by `get_logger`) others.
+
+    A logger that an earlier call named, and this one does not, goes by the level of all again.
+    """
+    for name in _LEVELLED - {*(of_loggers or {})}:
+        get_logger(name).setLevel(logging.NOTSET)
+    _LEVELLED.clear()
+    for name, its_level in (of_loggers or {}).items():
+        get_logger(name).setLevel(its_level)
+        _LEVELLED.add(name)
+    logging.getLogger(ROOT).setLevel(level)
+
+
 def event(
     logger: logging.Logger, name: str, /, *, level: int = logging.INFO, **fields: Any
 ) -> None:
@@ -150,7 +188,7 @@ def event(
     """
     if not logger.isEnabledFor(level):
         return
-    shown: dict[str, Any] = _masked(fields)
+    shown: dict[str, Any] = masked(fields)
     words = [name, *(f"{key}={_word(value)}" for key, value in shown.items())]
     logger.log(level, "%s", " ".join(words), extra={"event_fields": {"event": name, **shown}})
 
@@ -162,17 +200,17 @@ def _word(value: Any) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _masked(value: Any) -> Any:
+def masked(value: Any) -> Any:
     """The value with every text in it masked, and what stands under a secret's name whole."""
     if isinstance(value, str):
         return mask_secrets(value)
     if isinstance(value, Mapping):
         return {
-            str(key): MASK if _SECRET_KEY.search(str(key)) else _masked(part)
+            str(key): MASK if _SECRET_KEY.search(str(key)) else masked(part)
             for key, part in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_masked(part) for part in value]
+        return [masked(part) for part in value]
     return value
 
 

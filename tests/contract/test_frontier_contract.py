@@ -70,10 +70,16 @@ class MemoryStore(Clocks):
                 buried.task.host,
                 buried.task.priority,
                 buried.task.payload,
+                buried.node,
             )
             for shard in self.shards
             for id, buried in shard.runs[f"{job}:{run}:{epoch}"].dead.items()
         ]
+
+    async def responses(self, job: str = "job", run: str = "") -> dict[str, bytes]:
+        epoch = self.shards[0].current[job, run]
+        runs = [shard.runs[f"{job}:{run}:{epoch}"] for shard in self.shards]
+        return {id: kept for each in runs for id, kept in each.responses.items()}
 
 
 class ServerStore(Clocks):
@@ -116,6 +122,15 @@ class ServerStore(Clocks):
     async def dead_letters(self, job: str = "job", run: str = "") -> list[DeadLetter]:
         admin = Admin(self.servers, "t")
         return [letter async for letter in admin.dead_letters(await admin.find(job, run))]
+
+    async def responses(self, job: str = "job", run: str = "") -> dict[str, bytes]:
+        admin = Admin(self.servers, "t")
+        info = await admin.find(job, run)
+        kept = {
+            letter.id: await admin.response(info, letter)
+            async for letter in admin.dead_letters(info)
+        }
+        return {id: response for id, response in kept.items() if response is not None}
 
 
 SHARDS = pytest.mark.parametrize("shards", [1, 4])

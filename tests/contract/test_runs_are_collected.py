@@ -109,3 +109,20 @@ async def test_who_steers_a_job_means_the_run_that_has_not_ended(store: ServerSt
     assert (await admin.find("job", unfinished=True)).run == ""
     with pytest.raises(ConfigError, match=r"no run 'x' in the store; runs there: young, ''"):
         await admin.find("job", "x")
+
+
+@pytest.mark.parametrize("delay_ms", [0, 100])
+async def test_what_a_node_that_died_has_left_of_a_host_goes_in_time(
+    store: ServerStore, delay_ms: int
+) -> None:
+    many = [page(f"p{n}", "h") for n in range(3)]
+    node = await seeded(store, *many, host_concurrency=1, host_delay_ms=delay_ms)
+    (lease,) = (await node.claim()).leases
+    store.turn(60_000)  # so late that it must ask again
+    await node.frontier.permit(*lease.held, 0, 5)
+    await node.claim()
+    left = {key async for key in store.client.scan_iter(b"{t:0}:*:h") if b":run:" not in key}
+    assert left >= {b"{t:0}:slots:h", b"{t:0}:host:h"}
+    assert [key for key in left if await store.client.ttl(key) <= 0] == []
+    if not delay_ms:
+        assert b"{t:0}:waiting:h" in left

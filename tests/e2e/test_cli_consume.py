@@ -58,8 +58,8 @@ class Shell:
         assert done.returncode == code, done.stderr + done.stdout
         return done
 
-    def consume(self, *words: str, **more: str) -> dict[str, Any]:
-        return summary(self("consume", "--to", DATABASE, *words, **more).stdout)
+    def consume(self, *words: str, code: int = 0, **more: str) -> dict[str, Any]:
+        return summary(self("consume", "--to", DATABASE, *words, code=code, **more).stdout)
 
     def rows(self, sql: str) -> list[Any]:
         with sqlite3.connect(self.directory / "items.db") as connection:
@@ -125,7 +125,9 @@ def test_dead_letters_are_shown_and_tried_again(shell: Shell, store: str) -> Non
     client = redis.Redis.from_url(store)
     client.xadd("orbweb:items", {FIELD: b"rubbish"})
     client.xadd("orbweb:items", {FIELD: encode(Envelope("k1", "items", row))})
-    assert shell.consume("--until-empty")["dead"] == 2
+    done = shell("consume", "--to", DATABASE, "--until-empty", code=4)
+    assert (summary(done.stdout)["dead"], summary(done.stdout)["exit_code"]) == (2, 4)
+    assert "warning: all of 2 messages became dead letters" in done.stderr
     letters = json.loads(shell("ledger", "dead", "--to", DATABASE, "--json").stdout)
     errors = " ".join(letter["error"] for letter in letters)
     assert "version 72" in errors
@@ -136,7 +138,11 @@ def test_dead_letters_are_shown_and_tried_again(shell: Shell, store: str) -> Non
     whole = shell("ledger", "dead", "--to", DATABASE, "--limit", "0")
     assert len(whole.stdout.splitlines()) == 3
     again = shell.consume("--retry-dead", "--create-tables")
-    assert (again["new"], again["dead"]) == (1, 1)
+    assert (again["new"], again["dead"], again["exit_code"]) == (1, 1, 0)
+    assert shell.consume("--retry-dead", code=4)["dead"] == 1
+    assert shell.consume("-w", "2", "--until-empty")["exit_code"] == 0
+    client.xadd("orbweb:items", {FIELD: b"rubbish"})
+    assert shell.consume("-w", "2", "--until-empty", code=4)["dead"] == 1
     assert shell.rows("SELECT n FROM items") == [(1,)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import pytest
 
 import orbweb as mw
 from orbweb.engine.report import RunReport
+from orbweb.engine.shutdown import ExitCode
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.sources import DONE, FAILED, BatchState, MemoryBatchStore
 from orbweb.spiders import build_batch
@@ -252,6 +255,32 @@ def test_a_batch_that_is_given_up_cannot_touch_the_next_one(
     done = [row["id"] for row in rows if row["batch_status"] == 1 and row["batch_id"] > 1]
     crawled = {n for batch, n in spider.seen if batch > 1}
     assert set(done) <= crawled
+
+
+def test_a_master_can_be_told_to_stop_while_it_waits_for_its_database(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    class Away(MemoryBatchStore):
+        def prepare(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise StoreUnavailable("the database does not answer")
+
+    before = signal.getsignal(signal.SIGTERM)
+    code = build_batch.run_monitor(Pages(batch_store=Away(rows)), start=Start(directory=tmp_path))
+    assert code == ExitCode.STOPPED
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_master_that_is_told_to_stop_as_its_stores_open_opens_no_batch(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    class Stopped(MemoryBatchStore):
+        def prepare(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    spider = Pages(batch_store=Stopped(rows))
+    assert build_batch.run_monitor(spider, start=Start(directory=tmp_path)) == ExitCode.STOPPED
+    assert spider.store.records("Pages").recent(9) == []
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ configs = st.builds(
     lease_ms=st.sampled_from([6_000, 1_200]),
     max_retries=st.integers(0, 2),
     max_deliveries=st.integers(1, MAX_DELIVERIES),
+    kept_responses=st.integers(0, 2),
     keep_alive=st.sampled_from([False] * 5 + [True]),
     polls=st.booleans(),
     tells_done=st.sampled_from([True, True, False]),
@@ -305,10 +306,11 @@ class FrontierMachine(RuleBasedStateMachine):
         error = "broke\nhalf-way" if failed else ""
         reason = "callback_error" if failed else "done"
         acks = [
-            Ack(id, token, reason, items, links, error, [("offsite", 2)], emitted)
+            Ack(id, token, reason, items, links, error, [("offsite", 2)], emitted, response)
             for n, (id, token) in enumerate(held)
             for links in [[new_request(code) for code in children[n::2]]]
             for emitted in [self.emitted(run, id, token) + (not remembers)]
+            for response in [b"refused" if items else b""]
         ]
         for (id, token), target in zip(held, targets, strict=False):
             self.note(f"visit {self.twins.step(run, 'visit', id, token, *target)}")

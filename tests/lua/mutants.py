@@ -32,6 +32,28 @@ MUTANTS = (
         "return call('HGET', OWNER, id) == token",
         "return call('HGET', OWNER, id)",
     ),
+    Mutant(
+        "responses are kept without end",
+        "shard",
+        "if room and call('HLEN', OF_DEAD.responses) < room then",
+        "if room then",
+    ),
+    Mutant(
+        "the response of an earlier death is kept",
+        "shard",
+        "  call('HDEL', OF_DEAD.responses, id)\n",
+    ),
+    Mutant(
+        "a response stays when its dead letter goes",
+        "redrive",
+        "  call('HDEL', OF_DEAD.responses, id)\n",
+    ),
+    Mutant(
+        "a dead letter forgets who held it",
+        "nack",
+        "ARGV[i + 4], ARGV[i + 5], token)",
+        "ARGV[i + 4], ARGV[i + 5])",
+    ),
     Mutant("a shorter pause ends a longer one", "host", "'GT', "),
     Mutant(
         "a host that asked for a pause is asked on",
@@ -567,12 +589,12 @@ TORN_MUTANTS = (
     Mutant(
         "parent leaves before its children",
         "ack",
-        """    push_argv(i + 9, children)
+        """    push_argv(i + 10, children)
     send_argv(first_other, others)
     local host, _, retries = unpack_body(body)
 """,
         """    forget(id)
-    push_argv(i + 9, children)
+    push_argv(i + 10, children)
     send_argv(first_other, others)
     local host, _, retries = unpack_body(body)
 """,
@@ -587,19 +609,25 @@ TORN_MUTANTS = (
     Mutant(
         "request is forgotten before it is buried",
         "nack",
-        "      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5])\n      end_visits(id, true)\n"
-        "      forget(id)\n",
-        "      forget(id)\n      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5])\n"
+        "      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5], token)\n"
+        "      end_visits(id, true)\n      forget(id)\n",
+        "      forget(id)\n      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5], token)\n"
         "      end_visits(id, true)\n",
     ),
     Mutant(
         "poison leaves before it is buried",
         "shard",
-        "        bury(id, body, retries + deliveries, 'poison', text)\n"
+        "        bury(id, body, retries + deliveries, 'poison', text, token)\n"
         "        end_visits(id, true)\n        forget(id)\n",
-        "        forget(id)\n        bury(id, body, retries + deliveries, 'poison', text)\n"
+        "        forget(id)\n        bury(id, body, retries + deliveries, 'poison', text, token)\n"
         "        end_visits(id, true)\n",
     ),
     Mutant("repair finds nothing", "fsck", "    enqueue(id, host, priority)\n"),
+    Mutant(
+        "a dead letter goes before its response",
+        "redrive",
+        "  call('HDEL', OF_DEAD.responses, id)\n  call('HDEL', DEAD, id)\n",
+        "  call('HDEL', DEAD, id)\n  call('HDEL', OF_DEAD.responses, id)\n",
+    ),
 )
 """Wrong only when a write is torn: `test_torn_writes` must catch them."""

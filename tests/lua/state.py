@@ -265,8 +265,12 @@ def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
     )
     yield (
         f"{base}:why",
-        {id: f"{b.reason}\n{b.tries}\n{b.at_ms}\n{b.error}" for id, b in run.dead.items()},
+        {
+            id: f"{b.reason}\n{b.tries}\n{b.at_ms}\n{b.node}\n{b.error}"
+            for id, b in run.dead.items()
+        },
     )
+    yield f"{base}:responses", {id: text.decode() for id, text in run.responses.items()}
     yield f"{base}:reasons", {str(reason): str(n) for reason, n in run.reasons.items()}
     yield (
         f"{base}:outbox",
@@ -312,6 +316,7 @@ def _meta(run: Run) -> dict[str, str]:
         "paused": FAR if run.paused else 0,
         "policy": policy_words(run.config),
         "tells": tells_words(run.config),
+        "responses": run.config.kept_responses,
         **{name: run.counters[name] for name in ("items", "retried", "reaped", "fenced")},
     }
     state = "done" if run.state is RunState.DONE else "running"
@@ -364,7 +369,9 @@ def check_sound(state: State, keys: ShardKeys) -> None:
         else:
             assert done == (not body), "the end is exact"
             assert not away, "there is no other shard"
-        assert set(state.get(f"{base}:dead", ())) == set(state.get(f"{base}:why", ()))
+        dead = set(state.get(f"{base}:dead", ()))
+        assert dead == set(state.get(f"{base}:why", ()))
+        assert dead >= set(state.get(f"{base}:responses", ())), "of dead letters only"
         _check_tasks(state, base)
 
 

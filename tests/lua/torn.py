@@ -119,7 +119,7 @@ class Recorder:
         self.ack(*self.claim(2))
         (failed,) = self.claim()
         found = links(failed.id)
-        ack = Ack(*failed, "callback_error", 0, found, "broke")
+        ack = Ack(*failed, "callback_error", 0, found, "broke", response=b"refused")
         self.step("ack", [ack], adds=[link.id for link in found])
         for _ in range(7):  # nobody answers: the first one is given up
             self.wall += 1_000

@@ -145,6 +145,21 @@ async def test_27_a_bad_entry_costs_only_itself(store: Server, bad: Any) -> None
     assert record["entry"] == (bad if isinstance(bad, str) else "\\xff\\xfe")
 
 
+async def test_27_bad_entries_that_cannot_be_kept_hinder_nothing(
+    store: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.client().set("entries:start_urls:bad", "of somebody else")
+    with Site() as site:
+        good = [f"{site.url}/{n}" for n in range(20)]
+        store.client().rpush("entries:start_urls", *good[:5], "no URL", *good[5:])
+        stats = await crawl(Entries, project(store))
+    assert site.counts() == {f"/{n}": 1 for n in range(20)}
+    assert stats["orbweb/start_entries/refused"] == 1
+    (warned,) = [each for each in caplog.messages if "could not be kept" in each]
+    assert "'entries:start_urls:bad'" in warned
+    assert "WRONGTYPE" in warned
+
+
 async def test_28_start_requests_of_the_project_are_made_before_those_from_redis(
     store: Server,
 ) -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ from tests.servers import Server
 
 from orbweb.adapters.scrapy.codec import RequestCodec
 from orbweb.adapters.scrapy.dupefilter import set_fingerprint
+from orbweb.adapters.scrapy.migrate import Mover, OldCrawl
 from orbweb.adapters.scrapy.spiders import RedisSpider
 from orbweb.cli.migrate import LEFT_OUT, MigratePlan, migrate
+from orbweb.errors import ConfigError
 
 JOB = "scrapybot.shop"
 
@@ -133,7 +136,8 @@ def test_a_second_time_moves_nothing_twice(
     assert (code, report["entered"], report["learned"]) == (0, 0, 0)
     assert len(waiting(target.client())) == 32
     assert target.client().llen("shop:start_urls") == 3
-    assert store.client().keys("*") == []
+    assert store.client().keys("*") == [b"shop:requests:migrated"]
+    assert store.client().ttl("shop:requests:migrated") > 0
 
 
 def test_within_one_server_start_urls_stay_where_the_spider_reads_them(
@@ -239,35 +243,76 @@ def test_a_spider_of_which_nothing_is_there_is_an_error(store: Server) -> None:
         migrate(MigratePlan(spider="shop", url=store.url))
 
 
-def test_nothing_is_deleted_when_a_worker_still_writes(
+LATE = "http://e.com/late"
+
+
+@pytest.mark.parametrize("at", ["_requests", "_marks"])
+def test_what_a_worker_pushes_while_it_is_moved_and_deleted_is_not_lost(
+    store: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], at: str
+) -> None:
+    """Also a request whose mark stood there before, and one at the place of another one."""
+    client = store.client()
+    old_crawl(client, pages=2)
+    client.sadd("shop:dupefilter", set_fingerprint(Request(f"{LATE}/marked")))
+    step, pushed = getattr(Mover, at), []
+
+    async def push_then_step(mover: Mover, old: OldCrawl) -> Any:
+        answer = await step(mover, old)
+        if not pushed:
+            pushed.append(True)
+            if at == "_requests":
+                stored = pickle.dumps(Request(f"{LATE}/marked").to_dict(), protocol=-1)
+                client.zadd("shop:requests", {stored: 0})
+            push(client, Request(f"{LATE}/new"))
+            push(client, Request("http://e.com/again", dont_filter=True))
+        return answer
+
+    monkeypatch.setattr(Mover, at, push_then_step)
+    code, report = moved(capsys, url=store.url, delete=True)
+    expected = Counter(["http://e.com/0", "http://e.com/1", "http://e.com/form", f"{LATE}/new"])
+    expected["http://e.com/again"] = 2
+    if at == "_requests":
+        expected[f"{LATE}/marked"] = 1
+    assert (code, report["left"]) == (LEFT_OUT, 1 if at == "_requests" else 3)
+    assert moved(capsys, url=store.url, delete=True)[0] == 0
+    assert Counter(request.url for request in waiting(client)) == expected
+    assert client.keys("shop:*") == [b"shop:requests:migrated", b"shop:start_urls"]
+
+
+def test_a_worker_that_writes_while_it_is_copied_is_noticed(
     store: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from orbweb.adapters.scrapy.migrate import Mover
-
     old_crawl(store.client(), pages=2)
-    check, checks = Mover.check, []
+    step = Mover._marks
 
-    async def check_then_push(mover: Mover) -> None:
-        await check(mover)
-        checks.append(mover)
-        if len(checks) == 2:  # between the last look and the deletion
-            push(store.client(), Request("http://e.com/late"))
+    async def push_first(mover: Mover, old: OldCrawl) -> None:
+        push(store.client(), Request(LATE))
+        await step(mover, old)
 
-    monkeypatch.setattr(Mover, "check", check_then_push)
-    with pytest.raises(Exception, match="was changed meanwhile: stop all workers"):
-        migrate(MigratePlan(spider="shop", url=store.url, delete=True))
+    monkeypatch.setattr(Mover, "_marks", push_first)
+    with pytest.raises(ConfigError, match="was changed meanwhile, so a request may be taken"):
+        migrate(MigratePlan(spider="shop", url=store.url))
     assert store.client().zcard("shop:requests") == 5
 
 
+def test_what_was_set_apart_is_not_passed_over(store: Server) -> None:
+    old_crawl(store.client(), pages=2)
+    store.client().rename("shop:requests", "shop:requests:migrating")
+    for options in ({}, {"dry_run": True}):
+        with pytest.raises(ConfigError, match=r"was not finished\. Right would be .* --delete"):
+            migrate(MigratePlan(spider="shop", url=store.url, **options))
+
+
+@pytest.mark.parametrize("delete", [False, True])
 def test_a_migration_that_is_killed_goes_on(
-    store: Server, target: Server, capsys: pytest.CaptureFixture[str]
+    store: Server, target: Server, capsys: pytest.CaptureFixture[str], delete: bool
 ) -> None:
     old_crawl(store.client(), pages=1500)
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(
         ["orbweb.cli.migrate", "scrapy", "orbweb.adapters.scrapy.codec"]
     )
-    plan = MigratePlan(spider="shop", url=store.url, store=target.url)
+    plan = MigratePlan(spider="shop", url=store.url, store=target.url, delete=delete)
     kills = 0
     for floor in (1, 400, 800, 1200, 1502):
         process = processes.Process(target=migrate, args=(plan,))
@@ -277,9 +322,12 @@ def test_a_migration_that_is_killed_goes_on(
         process.kill()
         process.join()
         kills += process.exitcode == -signal.SIGKILL
-    code, report = moved(capsys, url=store.url, store=target.url)
     assert kills >= 3
-    assert (code, report["requests"], report["seen"]) == (0, 1502, 3001)
+    if store.client().exists("shop:dupefilter", "shop:dupefilter:migrating", "shop:start_urls"):
+        code, report = moved(capsys, url=store.url, store=target.url, delete=delete)
+        assert code == 0
+        assert delete or (report["requests"], report["seen"]) == (1502, 3001)
+    assert not delete or store.client().keys("*") == [b"shop:requests:migrated"]
     urls = [request.url for request in waiting(target.client())]
     assert len(urls) == len(set(urls)) == 1502
     assert target.client().llen("shop:start_urls") == 3

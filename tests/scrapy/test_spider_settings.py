@@ -89,10 +89,13 @@ async def test_a_method_that_is_no_longer_called_is_named(
     assert "spider_idle() is not called" not in caplog.text
 
 
+@pytest.mark.parametrize("writable", [True, False])
 @pytest.mark.parametrize("kind", ["list", "set", "zset"])
 async def test_under_scrapys_scheduler_entries_are_popped_and_bad_ones_kept(
-    store: Server, kind: str
+    store: Server, caplog: pytest.LogCaptureFixture, kind: str, writable: bool
 ) -> None:
+    if not writable:
+        store.client().set("shop:start_urls:bad", "of somebody else")
     changes = {
         "REDIS_URL": store.url,
         "REDIS_START_URLS_AS_SET": kind == "set",
@@ -109,6 +112,9 @@ async def test_under_scrapys_scheduler_entries_are_popped_and_bad_ones_kept(
             store.client().zadd("shop:start_urls", entries)
         stats = await crawl(Shop, {**QUIET, **changes})
     assert sorted(site.counts().items()) == [(f"/{n}", 1) for n in range(5)]
-    (bad,) = store.client().lrange("shop:start_urls:bad", 0, -1)
-    assert json.loads(bad)["entry"] == "no URL"
     assert stats["orbweb/start_entries/refused"] == 1
+    if writable:
+        (bad,) = store.client().lrange("shop:start_urls:bad", 0, -1)
+        assert json.loads(bad)["entry"] == "no URL"
+    else:
+        assert "could not be kept in 'shop:start_urls:bad'" in caplog.text

@@ -65,7 +65,7 @@ def test_a_module_is_found_in_the_working_directory(
     ("target", "text"),
     [
         ("{}/nothing.py", "there is no file"),
-        ("no_such_module_here", "neither a file nor a module"),
+        ("no_such_module_here", "a spider, a file nor a module"),
         ("{}/empty.py", "has no spider"),
         ("{}/shop.py:Shpo", "did you mean Shop"),
         ("{}/shop.py:orbweb", "is no spider"),

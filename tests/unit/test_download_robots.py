@@ -175,13 +175,41 @@ async def test_a_failing_server_allows_nothing_for_a_while(site: Site, status: i
     assert len(site.asked) == 1
 
 
-@pytest.mark.parametrize("error", [DownloadError(Reason.DNS, "no such host"), RuntimeError("odd")])
-async def test_no_connection_allows_nothing(site: Site, error: Exception) -> None:
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (DownloadError(Reason.DNS, "no such host"), Reason.DNS),
+        (DownloadError(Reason.CONNECTION, "refused"), Reason.CONNECTION),
+        (DownloadError(Reason.TIMEOUT, "took too long"), Reason.ROBOTS_UNREACHABLE),
+        (RuntimeError("odd"), Reason.ROBOTS_UNREACHABLE),
+    ],
+)
+async def test_no_connection_allows_nothing_and_the_true_reason_is_told(
+    site: Site, caplog: pytest.LogCaptureFixture, error: Exception, reason: Reason
+) -> None:
     site.answers[f"{SHOP}/robots.txt"] = error
-    refusal = await site.robots().refusal(f"{SHOP}/p")
-    assert refusal is not None
-    assert refusal.reason is Reason.ROBOTS_UNREACHABLE
-    assert str(error) in refusal.text
+    first, other = site.robots("node-1"), site.robots("node-2")
+    for robots in (first, other, first):
+        refusal = await robots.refusal(f"{SHOP}/p")
+        assert refusal is not None
+        assert refusal.reason is reason
+        assert str(error) in refusal.text
+        assert refusal.retry_after is not None
+    (warned,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert warned.message.startswith("shop.example: robots.txt cannot be had")
+    assert str(error) in warned.message
+
+
+async def test_of_very_many_hosts_that_are_not_there_only_some_are_named(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    robots = site.robots()
+    for number in range(40):
+        site.answers[f"http://h{number}.example/robots.txt"] = DownloadError(Reason.DNS, "gone")
+        assert await robots.refusal(f"http://h{number}.example/") is not None
+    warned = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert len(warned) == 21
+    assert "orbweb failed" in warned[-1]
 
 
 async def test_an_unreachable_file_is_asked_for_again_when_its_time_is_over(site: Site) -> None:
@@ -315,6 +343,12 @@ async def test_a_url_without_an_origin_needs_no_file(site: Site) -> None:
 def test_an_entry_survives_the_store(kind: EntryKind) -> None:
     entry = RobotsEntry(kind, b"\x00\xffbody")
     assert RobotsEntry.decode(entry.encode()) == entry
+
+
+@pytest.mark.parametrize("body", [b"", b"HTTP 503", b"odd\nbody", b"\xff\n"])
+def test_an_entry_that_names_no_reason_is_a_file_that_cannot_be_had(body: bytes) -> None:
+    reason, text = RobotsEntry(EntryKind.UNREACHABLE, body).failure
+    assert (reason, text) == (Reason.ROBOTS_UNREACHABLE, body.decode("utf-8", "replace"))
 
 
 @given(st.binary(max_size=40))

@@ -6,10 +6,11 @@ import time
 
 import pytest
 
+from orbweb.download.base import Meeting
 from orbweb.download.status import StatusPolicy, retry_after_seconds
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
-from orbweb.model.response import Response
+from orbweb.model.response import Headers, Response
 
 URL = "http://shop.example/a"
 NOON = "Tue, 01 Dec 2026 12:00:00 GMT"
@@ -114,3 +115,21 @@ def test_without_a_date_header_the_wall_clock_is_used() -> None:
 )
 def test_odd_values_of_retry_after(value: str, expected: float | None) -> None:
     assert retry_after_seconds(value, NOON) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "value", "expected"),
+    [
+        (200, None, Meeting("h", healthy=True)),
+        (404, "5", Meeting("h", healthy=True)),
+        (500, "5", Meeting("h", healthy=False)),
+        (429, None, Meeting("h", healthy=False, refused=True)),
+        (503, "soon", Meeting("h", healthy=False, refused=True)),
+        (503, "5", Meeting("h", healthy=False, retry_after=5.0)),
+        (429, "Tue, 01 Dec 2026 12:01:30 GMT", Meeting("h", healthy=False, retry_after=90.0)),
+        (429, "86400", Meeting("h", healthy=False, retry_after=3600.0)),
+    ],
+)
+def test_what_an_answer_says_of_its_host(status: int, value: str | None, expected: Meeting) -> None:
+    headers = Headers({"date": NOON} | ({"retry-after": value} if value else {}))
+    assert StatusPolicy().meeting("h", status, headers) == expected

@@ -103,6 +103,16 @@ def test_retry_after_is_followed() -> None:
     assert 50 <= report.elapsed_seconds <= 64
 
 
+@pytest.mark.parametrize("reason", [Reason.DNS, Reason.CONNECTION, Reason.ROBOTS_UNREACHABLE])
+def test_a_site_that_is_not_there_is_given_up_with_its_true_reason(reason: Reason) -> None:
+    error = DownloadError(reason, "robots.txt cannot be had: no such host")
+    town = Town({f"{SITE}/a": Failed(Request(SITE), reason, error, True, 30.0)})
+    (report,) = town.run(town.node(Crawler()))
+    assert len(town.chain.asked) == 4
+    assert 90 <= report.elapsed_seconds <= 120
+    assert letters(town)[f"{SITE}/a"][0] == reason
+
+
 def test_what_a_rule_drops_is_counted_and_not_tried_again() -> None:
     text = "robots.txt disallows it"
     dropped = Dropped(
@@ -226,7 +236,8 @@ def test_broken_text_in_an_error_is_kept_in_a_form_that_can_be_written() -> None
     town = Town({f"{SITE}/a": links()}, config=RunConfig(max_retries=0))
     town.run(town.node(Odd()))
     _, error, _ = letters(town)[f"{SITE}/a"]
-    assert error == r"ValueError: price \ud800"
+    assert error.startswith(r"ValueError: price \ud800 (")
+    error.encode()
 
 
 def test_an_output_that_is_nothing_known_is_named() -> None:

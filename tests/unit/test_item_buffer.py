@@ -318,6 +318,44 @@ async def test_the_buffer_stays_within_its_bound_and_one_page():
     assert len(store.stored) == len(set(store.stored)) == 210
 
 
+async def test_the_buffer_is_full_when_what_waits_is_large_though_not_many():
+    store = Store()
+    store.gate.clear()
+    highest = 0
+
+    def large(number: int) -> ItemRecord:
+        row = {"_key": str(number), "page": "x" * 600, "parts": [b"y" * 300, {"z": "z" * 100}]}
+        return ItemRecord(str(number), "items", row, update_keys=None, pipelines=None)
+
+    async with running_with({"max_bytes": 5_000}, db=store) as buffer:
+
+        async def page(number: int) -> None:
+            nonlocal highest
+            await buffer.wait_for_room()
+            answer = buffer.submit([large(number)])
+            highest = max(highest, buffer.held)
+            await answer
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(30):
+                group.create_task(page(number))
+            await turns()
+            assert buffer.full
+            store.gate.set()
+        assert not buffer.full
+    assert highest == 5
+    assert len(store.stored) == 30
+
+
+async def test_one_item_that_is_larger_than_the_bound_is_stored():
+    store = Store()
+    async with running_with({"max_bytes": 1}, db=store) as buffer:
+        for key in "ab":
+            await within(buffer.wait_for_room())
+            await within(buffer.submit(records(key)))
+    assert store.stored == ["a", "b"]
+
+
 async def test_close_flushes_what_waits_and_closes_each_pipeline_once():
     first, second = Store(), Store()
     async with running_with({"flush_interval": 60}, first=first, second=second) as buffer:

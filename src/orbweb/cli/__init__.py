@@ -20,8 +20,11 @@ def main() -> None:
     _open_closed_streams()
     try:
         from orbweb.cli.app import app
+        from orbweb.cli.program import program
+        from orbweb.cli.values import read_plainly
 
-        app()
+        read_plainly()
+        program(app, sys.argv[1:])()
     except (ConfigError, StoreUnsafe, StoreUnavailable) as error:
         fail(str(error), USAGE)
     except OrbwebError as error:

@@ -6,16 +6,18 @@ import difflib
 import os
 import platform
 from collections.abc import Sequence
-from importlib import metadata
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orbweb.cli import show
 from orbweb.cli.options import overrides
+from orbweb.cli.places import place_of
 from orbweb.errors import ConfigError
-from orbweb.settings import DECLARATIONS, Setting, Settings, load_settings
+from orbweb.settings import DECLARATIONS, Setting, Settings, When, load_settings
 from orbweb.settings.load import masked
 from orbweb.settings.names import NEEDLESS, SYNONYMS
+from orbweb.settings.version import own_version
 
 PRECEDENCE = (
     "default",
@@ -25,45 +27,50 @@ PRECEDENCE = (
     "custom_settings of the spider",
     "arguments of the spider's constructor",
     "command line (-s KEY=VALUE)",
+    "live value (orbweb config)",
 )
 """Where values come from; a later one wins."""
 
-
-def orbweb_version() -> str:
-    """The installed version, or `dev` when it runs from a source tree."""
-    try:
-        return metadata.version("orbweb")
-    except metadata.PackageNotFoundError:
-        return "dev"
+WHEN_TEXTS = {
+    When.HOT: "at once, in nodes that run (orbweb config)",
+    When.NEXT_RUN: "with the next run of the job",
+    When.RESTART: "at the next start of a node",
+}
 
 
-def version(*, as_json: bool) -> None:
-    """Print the versions that a bug report needs."""
+def version(*, as_json: bool, packages: bool = False) -> None:
+    """Print the versions that a bug report needs; `packages`: also those of what is used."""
     facts = {
-        "orbweb": orbweb_version(),
+        "orbweb": own_version(),
         "python": platform.python_version(),
         "platform": platform.platform(),
     }
+    if packages:
+        from orbweb.cli.packages import package_versions
+
+        facts |= package_versions()
     if as_json:
         show.as_json(facts)
-    else:
-        print(f"orbweb {facts['orbweb']} · Python {facts['python']} · {facts['platform']}")
+        return
+    print(f"orbweb {facts['orbweb']} · Python {facts['python']} · {facts['platform']}")
+    for name in list(facts)[3:]:
+        print(f"  {name:<22}{facts[name]}")
 
 
 def list_settings(spider: str | None, changes: Sequence[str] | None, *, as_json: bool) -> None:
     """Print every setting with its value and origin."""
-    found = _settings(spider, changes)
+    view = _view(spider, changes)
     if as_json:
-        show.as_json([setting_record(found, setting) for setting in DECLARATIONS.values()])
+        show.as_json([setting_record(view, setting) for setting in DECLARATIONS.values()])
         return
     show.as_table(
         ("SETTING", "VALUE", "UNIT", "FROM"),
         [
-            (setting.name, found.shown(setting.name), setting.unit, found.origin(setting.name))
+            (setting.name, view.found.shown(setting.name), setting.unit, view.place(setting.name))
             for setting in DECLARATIONS.values()
         ],
     )
-    for line in found.notes:
+    for line in view.found.notes:
         show.note(line)
     show.note("more: orbweb settings --explain KEY")
 
@@ -82,38 +89,68 @@ def explain_setting(
         raise ConfigError(
             f"unknown setting {key}" + (f"; did you mean {close[0]}?" if close else "")
         )
-    found = _settings(spider, changes)
-    record = setting_record(found, setting)
+    view = _view(spider, changes)
+    record = setting_record(view, setting)
     if as_json:
         show.as_json(record)
         return
-    print(f"{setting.name} = {found.shown(setting.name)}   from: {found.origin(setting.name)}")
+    print(f"{setting.name} = {view.found.shown(setting.name)}   from: {view.place(setting.name)}")
     print(f"  {setting.text}")
-    for label in ("kind", "unit", "default", "choices", "limit", "other_names"):
+    for label in ("kind", "unit", "default", "choices", "limit", "counts", "other_names"):
         if record[label] not in ("", []):
             value = record[label]
             shown = ", ".join(map(str, value)) if isinstance(value, list) else value
             print(f"  {label.replace('_', ' '):<12}{shown}")
+    for number, source in enumerate(record["sources"]):
+        label = "overrides" if number == 1 else "value" if not number else ""
+        print(f"  {label:<12}{source['value']!r:<12} {source['place']}")
     print("  a later source wins:")
-    for number, source in enumerate(PRECEDENCE, 1):
-        print(f"    {number}. {source}")
+    for number, text in enumerate(PRECEDENCE, 1):
+        print(f"    {number}. {text}")
 
 
-def setting_record(settings: Settings, setting: Setting) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class View:
+    """The settings of this directory, as a spider sees them or without one."""
+
+    found: Settings
+    spider: type | None = None
+
+    def place(self, name: str, origin: str | None = None) -> str:
+        """Where the value comes from, or one that it overrides, with file and line."""
+        origin = self.found.origin(name) if origin is None else origin
+        return place_of(name, origin, self.spider, Path.cwd(), os.environ)
+
+    def sources(self, name: str) -> list[dict[str, Any]]:
+        """All places that give it a value; the first one wins. Passwords are masked."""
+        return [
+            {"place": self.place(name, origin), "value": masked(name, value)}
+            for origin, value in self.found.sources(name)
+        ]
+
+
+def setting_record(view: View, setting: Setting) -> dict[str, Any]:
     """One setting as JSON; passwords are masked."""
-    value = settings[setting.name]
     return {
         "name": setting.name,
-        "value": masked(setting.name, value),
-        "origin": settings.origin(setting.name),
+        "value": masked(setting.name, view.found[setting.name]),
+        "origin": view.found.origin(setting.name),
+        "place": view.place(setting.name),
+        "sources": view.sources(setting.name),
         "default": setting.default,
         "kind": setting.kind.name,
         "unit": setting.unit,
         "limit": limit_text(setting),
         "choices": list(setting.choices),
+        "counts": counts_text(setting),
         "text": setting.text,
         "other_names": other_names(setting.name),
     }
+
+
+def counts_text(setting: Setting) -> str:
+    """When a change of the setting counts."""
+    return WHEN_TEXTS[setting.when]
 
 
 def limit_text(setting: Setting) -> str:
@@ -127,25 +164,18 @@ def other_names(name: str) -> list[str]:
     return [other for other, ours in SYNONYMS.items() if ours == name]
 
 
-def _settings(spider: str | None, changes: Sequence[str] | None) -> Settings:
-    own, name = None, "spider"
+def _view(spider: str | None, changes: Sequence[str] | None) -> View:
+    own, kind = None, None
     if spider is not None:
         from orbweb.cli.target import load_spider
 
-        found = load_spider(spider)
-        own, name = custom_settings(found), found.__name__
-    return load_settings(
+        kind = load_spider(spider)
+        own = kind.class_settings()
+    found = load_settings(
         spider_settings=own,
-        spider_name=name,
+        spider_name=kind.__name__ if kind is not None else "spider",
         overrides=overrides(changes, None),
         directory=Path.cwd(),
         environ=os.environ,
     )
-
-
-def custom_settings(spider: type) -> dict[str, Any]:
-    """What a spider class says of settings, by either name."""
-    return {
-        **(getattr(spider, "__custom_setting__", None) or {}),
-        **(getattr(spider, "custom_settings", None) or {}),
-    }
+    return View(found, kind)

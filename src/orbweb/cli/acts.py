@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +14,6 @@ from orbweb.frontier.operator import Author
 from orbweb.log import mask_secrets
 from orbweb.model.rate import parse_rate, parse_span, rate_text, span_text
 from orbweb.model.url import BadUrlError, host_of
-
-AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +40,6 @@ class Asked:
         """The options that make another command mean the same store."""
         more = [word for change in self.changes for word in ("-s", change)]
         return more if self.store is None else [*more, "--store", self.store]
-
-
-def read_age(text: str) -> int | None:
-    """`30d`, `12h`, `90m`, `45s`, `2w` in seconds; None for what is no age."""
-    found = re.fullmatch(r"(\d+)([smhdw])", text)
-    return int(found[1]) * AGE_UNITS[found[2]] if found else None
 
 
 def say_undo(asked: Asked, *commands: Sequence[str]) -> None:

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from orbweb.cli import asking, polite, tasking
+from orbweb.cli import (
+    alerting,
+    asking,
+    configuring,
+    failing,
+    making,
+    polite,
+    running,
+    tasking,
+    trying,
+)
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -18,7 +28,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-failed = typer.Typer(help="Requests that were given up.", no_args_is_help=True)
 items = typer.Typer(
     help="Items: files with them, failed ones, what they look like.", no_args_is_help=True
 )
@@ -26,12 +35,13 @@ dedup = typer.Typer(help="Which URLs count as seen.", no_args_is_help=True)
 store = typer.Typer(help="The embedded store of this directory.", no_args_is_help=True)
 moving = typer.Typer(help="Take over the crawl of another framework.", no_args_is_help=True)
 ledger = typer.Typer(help="What consumers remember in a database.", no_args_is_help=True)
-app.add_typer(failed, name="failed")
+metrics = typer.Typer(help="Metrics for Prometheus and Grafana.", no_args_is_help=True)
 app.add_typer(items, name="items")
 app.add_typer(dedup, name="dedup")
 app.add_typer(store, name="store")
 app.add_typer(ledger, name="ledger")
 app.add_typer(moving, name="migrate")
+app.add_typer(metrics, name="metrics")
 
 Urls = Annotated[list[str], typer.Argument(metavar="URL", help="Addresses of pages.")]
 MadeBy = Annotated[
@@ -42,14 +52,6 @@ MadeBy = Annotated[
 ]
 Snapshot = Annotated[
     Path, typer.Argument(metavar="FILE", help="Lines of JSON; packed when it ends in .gz.")
-]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids, or their beginnings.")]
-Reason = Annotated[
-    str | None, typer.Option("--reason", metavar="REASON", help="Only of this reason.")
-]
-Host = Annotated[
-    str | None,
-    typer.Option("--host", metavar="HOST", help="Only of this host (host[:port])."),
 ]
 All = Annotated[bool, typer.Option("--all", help="All of the run.")]
 To = Annotated[
@@ -80,7 +82,7 @@ def root(
 def run(
     target: Annotated[
         str,
-        typer.Argument(metavar="SPIDER", help="FILE[:Class] or module:Class, such as shop.py."),
+        typer.Argument(metavar="SPIDER", help="FILE[:Class], module:Class or its name."),
     ],
     workers: Annotated[
         int, typer.Option("-w", "--workers", metavar="N", min=1, help="Processes on this machine.")
@@ -151,7 +153,10 @@ def run(
     ] = False,
     summary_fd: Annotated[int | None, typer.Option("--summary-fd", hidden=True)] = None,
 ) -> None:
-    """Run a spider. Several of this command, on any machines with one store, share the work."""
+    """Run a spider. Several of this command, on any machines with one store, share the work.
+
+    Example: orbweb run shop.py -w 4 -o shop.jsonl
+    """
     from orbweb.cli.run import RunPlan, run_spider
 
     raise typer.Exit(
@@ -187,44 +192,16 @@ app.command("runspider", hidden=True)(run)
 
 @app.command()
 def demo() -> None:
-    """Crawl a small shop that this command serves itself. Nothing leaves the machine."""
+    """Crawl a small shop that this command serves itself. Nothing leaves the machine.
+
+    Example: orbweb demo
+    """
     from orbweb.cli.demo import run_demo
 
     raise typer.Exit(run_demo())
 
 
-@app.command()
-def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the folder and the spider.")],
-    batch: Annotated[
-        bool, typer.Option("--batch", help="A BatchSpider, over a table in SQLite.")
-    ] = False,
-    task: Annotated[bool, typer.Option("--task", help="A TaskSpider.")] = False,
-) -> None:
-    """Make a folder with a spider that runs at once against the built-in demo site."""
-    from orbweb.cli.new import new_project
-
-    new_project(name, batch=batch, task=task)
-
-
-@app.command()
-def genitem(
-    table: Annotated[
-        str, typer.Option("--table", metavar="T", help="The table; schema.table is possible.")
-    ],
-    url: Annotated[
-        str | None,
-        typer.Option("--from-sql", metavar="URL", help="Its database, default SQL_URL."),
-    ] = None,
-    class_name: Annotated[
-        str | None, typer.Option("--name", metavar="CLASS", help="Default: by the table.")
-    ] = None,
-    update: Annotated[bool, typer.Option("--update", help="Write an UpdateItem.")] = False,
-) -> None:
-    """Write an Item class with the columns of a table, to stdout."""
-    from orbweb.cli.genitem import print_item
-
-    print_item(url, table, class_name, update=update)
+making.add_to(app)
 
 
 @app.command()
@@ -238,7 +215,10 @@ def batches(
     change: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """The batches of a BatchSpider: counts, times, speed and expected end."""
+    """The batches of a BatchSpider: counts, times, speed and expected end.
+
+    Example: orbweb batches shop.py
+    """
     from orbweb.cli.batches import list_batches
 
     list_batches(target, limit, change, as_json=as_json)
@@ -246,7 +226,10 @@ def batches(
 
 @app.command()
 def jobs(change: Set = None, store_url: Store = None, as_json: AsJson = False) -> None:
-    """All runs in the store."""
+    """All runs in the store.
+
+    Example: orbweb jobs
+    """
     from orbweb.cli import watch
     from orbweb.cli.options import project_settings
 
@@ -261,7 +244,10 @@ def status(
     store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """Counts of a run: waiting, done, skipped by reason, failed."""
+    """Counts of a run: waiting, done, skipped by reason, failed.
+
+    Example: orbweb status Shop
+    """
     from orbweb.cli import watch
     from orbweb.cli.options import project_settings
 
@@ -276,7 +262,10 @@ def nodes(
     store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """The processes that work on a run."""
+    """The processes that work on a run.
+
+    Example: orbweb nodes Shop
+    """
     from orbweb.cli import watch
     from orbweb.cli.options import project_settings
 
@@ -285,7 +274,10 @@ def nodes(
 
 @app.command()
 def stop(job: Job, run_id: RunId = None, change: Set = None, store_url: Store = None) -> None:
-    """Ask all processes of a run to stop. What waits is kept."""
+    """Ask all processes of a run to stop. What waits is kept.
+
+    Example: orbweb stop Shop
+    """
     from orbweb.cli import steer
     from orbweb.cli.options import project_settings
 
@@ -303,7 +295,10 @@ def reset(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """Forget a run, so that the next start begins anew."""
+    """Forget a run, so that the next start begins anew.
+
+    Example: orbweb reset Shop --run-id 20261130-0210
+    """
     from orbweb.cli import steer
     from orbweb.cli.options import project_settings
 
@@ -312,86 +307,12 @@ def reset(
 
 asking.add_to(app)
 polite.add_to(app)
+configuring.add_to(app)
 tasking.add_to(app)
-
-
-@failed.command("list")
-def failed_list(
-    job: Job,
-    run_id: RunId = None,
-    reason: Reason = None,
-    host: Host = None,
-    limit: Annotated[
-        int,
-        typer.Option("--limit", metavar="N", min=0, help="Show this many of each reason; 0: all."),
-    ] = 20,
-    change: Set = None,
-    store_url: Store = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show them, grouped by reason."""
-    from orbweb.cli.failed import Filter, list_letters
-    from orbweb.cli.options import project_settings
-
-    settings = project_settings(change, store_url)
-    which = Filter(reason=reason, host=host)
-    list_letters(settings, job, run_id, which, limit, as_json=as_json)
-
-
-@failed.command("show")
-def failed_show(
-    job: Job,
-    id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or the beginning of it.")],
-    run_id: RunId = None,
-    change: Set = None,
-    store_url: Store = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show all that is known of one."""
-    from orbweb.cli.failed import show_letter
-    from orbweb.cli.options import project_settings
-
-    show_letter(project_settings(change, store_url), job, run_id, id, as_json=as_json)
-
-
-@failed.command("retry")
-def failed_retry(
-    job: Job,
-    ids: Ids = None,
-    run_id: RunId = None,
-    reason: Reason = None,
-    host: Host = None,
-    all_of_them: All = False,
-    yes: Yes = False,
-    change: Set = None,
-    store_url: Store = None,
-) -> None:
-    """Put them back into the queue."""
-    from orbweb.cli.failed import chosen, retry
-    from orbweb.cli.options import project_settings
-
-    which = chosen(ids, reason, host, everything=all_of_them)
-    retry(project_settings(change, store_url), job, run_id, which, yes=yes)
-
-
-@failed.command("drop")
-def failed_drop(
-    job: Job,
-    ids: Ids = None,
-    run_id: RunId = None,
-    reason: Reason = None,
-    host: Host = None,
-    all_of_them: All = False,
-    yes: Yes = False,
-    change: Set = None,
-    store_url: Store = None,
-) -> None:
-    """Forget them for good."""
-    from orbweb.cli.failed import chosen, drop
-    from orbweb.cli.options import project_settings
-
-    which = chosen(ids, reason, host, everything=all_of_them)
-    drop(project_settings(change, store_url), job, run_id, which, yes=yes)
+failing.add_to(app)
+trying.add_to(app)
+running.add_to(app)
+alerting.add_to(app)
 
 
 @items.command("dedup")
@@ -402,7 +323,10 @@ def items_dedup(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Fold rows that a crash left twice. The first row of each `_key` stays."""
+    """Fold rows that a crash left twice. The first row of each `_key` stays.
+
+    Example: orbweb items dedup shop.jsonl
+    """
     from orbweb.cli.files import dedup
 
     dedup(files, as_json=as_json)
@@ -453,7 +377,10 @@ def consume(
     ] = None,
     summary_fd: Annotated[int | None, typer.Option("--summary-fd", hidden=True)] = None,
 ) -> None:
-    """Move items from a Kafka topic or a stream into a database, each of them once."""
+    """Move items from a Kafka topic or a stream into a database, each of them once.
+
+    Example: orbweb consume --topic items --to postgresql://crawler@db/shop
+    """
     from orbweb.cli.consume import ConsumePlan
     from orbweb.cli.consume import consume as consume_here
 
@@ -482,7 +409,10 @@ def consume(
 
 @ledger.command("list")
 def ledger_list(to: To = None, as_json: AsJson = False) -> None:
-    """How many keys of stored items there are of each run."""
+    """How many keys of stored items there are of each run.
+
+    Example: orbweb ledger list --to postgresql://crawler@db/shop
+    """
     from orbweb.cli.ledger import list_runs
 
     list_runs(to, as_json=as_json)
@@ -502,7 +432,10 @@ def ledger_trim(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Forget keys whose messages are no longer in the topic or the stream."""
+    """Forget keys whose messages are no longer in the topic or the stream.
+
+    Example: orbweb ledger trim --to postgresql://crawler@db/shop --older-than 30
+    """
     from orbweb.cli.ledger import trim
 
     trim(to, tuple(runs or ()), older_than, yes=yes)
@@ -516,7 +449,10 @@ def ledger_dead(
     ] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Messages that could not be stored, and why."""
+    """Messages that could not be stored, and why.
+
+    Example: orbweb ledger dead --to postgresql://crawler@db/shop
+    """
     from orbweb.cli.ledger import dead_letters
 
     dead_letters(to, limit, as_json=as_json)
@@ -533,7 +469,10 @@ def items_failed(
     store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """Items that a pipeline refused, each with its error."""
+    """Items that a pipeline refused, each with its error.
+
+    Example: orbweb items failed Shop
+    """
     from orbweb.cli.items import list_failed
     from orbweb.cli.options import project_settings
 
@@ -553,8 +492,11 @@ def items_replay(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """Send failed items to the pipelines that refused them; what is stored leaves the list."""
-    from orbweb.cli.items import replay
+    """Send failed items to the pipelines that refused them; what is stored leaves the list.
+
+    Example: orbweb items replay shop.py --all
+    """
+    from orbweb.cli.items_replay import replay
 
     raise typer.Exit(replay(target, run_id, keys or [], change, store_url, all_of_them))
 
@@ -571,7 +513,10 @@ def items_drop(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """Forget failed items for good."""
+    """Forget failed items for good.
+
+    Example: orbweb items drop Shop --all
+    """
     from orbweb.cli.items import drop_failed
     from orbweb.cli.options import project_settings
 
@@ -587,7 +532,10 @@ def items_quality(
     store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """What the items of a run look like: duplicates, missing values, types of each field."""
+    """What the items of a run look like: duplicates, missing values, types of each field.
+
+    Example: orbweb items quality Shop
+    """
     from orbweb.cli.items import show_quality
     from orbweb.cli.options import project_settings
 
@@ -602,7 +550,10 @@ def dedup_stats(
     store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how many were seen, in what kind of filter, and how full it is."""
+    """Show how many were seen, in what kind of filter, and how full it is.
+
+    Example: orbweb dedup stats Shop
+    """
     from orbweb.cli.dedup import stats
     from orbweb.cli.options import project_settings
 
@@ -617,12 +568,17 @@ def dedup_check(
     made_by: MadeBy = None,
     change: Set = None,
     store_url: Store = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Say of URLs whether they count as seen. Exit code 3 when one does not."""
+    """Say of URLs whether they count as seen. Exit code 3 when one does not.
+
+    Example: orbweb dedup check Shop https://shop.example/p/42
+    """
     from orbweb.cli.dedup import check
     from orbweb.cli.options import project_settings
 
-    if not check(project_settings(change, store_url), job, run_id, urls, made_by):
+    settings = project_settings(change, store_url)
+    if not check(settings, job, run_id, urls, made_by, as_json=as_json):
         raise typer.Exit(3)
 
 
@@ -643,7 +599,10 @@ def dedup_forget(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """Let them be crawled again when they are found again."""
+    """Let them be crawled again when they are found again.
+
+    Example: orbweb dedup forget Shop --older-than 30d
+    """
     from orbweb.cli.dedup import forget
     from orbweb.cli.options import project_settings
 
@@ -664,7 +623,10 @@ def dedup_forget(
 def dedup_export(
     job: Job, file: Snapshot, run_id: RunId = None, change: Set = None, store_url: Store = None
 ) -> None:
-    """Write what was seen and what waits into a file. Nodes may go on meanwhile."""
+    """Write what was seen and what waits into a file. Nodes may go on meanwhile.
+
+    Example: orbweb dedup export Shop shop.seen.gz
+    """
     from orbweb.cli.dedup import export
     from orbweb.cli.options import project_settings
 
@@ -675,7 +637,10 @@ def dedup_export(
 def dedup_import(
     job: Job, file: Snapshot, run_id: RunId = None, change: Set = None, store_url: Store = None
 ) -> None:
-    """Put what an export holds into a run: first what waited, then what was seen."""
+    """Put what an export holds into a run: first what waited, then what was seen.
+
+    Example: orbweb dedup import Shop shop.seen.gz
+    """
     from orbweb.cli.dedup import import_
     from orbweb.cli.options import project_settings
 
@@ -684,7 +649,10 @@ def dedup_import(
 
 @store.command("start")
 def store_start() -> None:
-    """Start it, and keep it running when no spider does."""
+    """Start it, and keep it running when no spider does.
+
+    Example: orbweb store start
+    """
     from orbweb.cli.embedded import start
 
     start()
@@ -692,7 +660,10 @@ def store_start() -> None:
 
 @store.command("stop")
 def store_stop(yes: Yes = False) -> None:
-    """Stop it. Its data stays."""
+    """Stop it. Its data stays.
+
+    Example: orbweb store stop
+    """
     from orbweb.cli.embedded import stop
 
     stop(yes=yes)
@@ -700,7 +671,10 @@ def store_stop(yes: Yes = False) -> None:
 
 @store.command("status")
 def store_status(as_json: AsJson = False) -> None:
-    """Say whether it runs, and where."""
+    """Say whether it runs, and where.
+
+    Example: orbweb store status
+    """
     from orbweb.cli.embedded import status
 
     status(as_json=as_json)
@@ -749,6 +723,8 @@ def migrate_scrapy_redis(
     """Move queue, duplicate filter and start entries; again after a crash, it goes on.
 
     Stop the old workers first. Exit code 4 when something could not be read.
+
+    Example: orbweb migrate scrapy-redis --spider shop --url redis://localhost --dry-run
     """
     from orbweb.cli.migrate import MigratePlan, migrate
 
@@ -769,6 +745,86 @@ def migrate_scrapy_redis(
     raise typer.Exit(migrate(plan))
 
 
+@metrics.command("show")
+def metrics_show(change: Set = None, store_url: Store = None, as_json: AsJson = False) -> None:
+    """Print the metrics of the fleet, as Prometheus reads them.
+
+    Example: orbweb metrics show --store redis://store:6379/0
+    """
+    from orbweb.cli.metrics import show_metrics
+    from orbweb.cli.options import project_settings
+
+    show_metrics(project_settings(change, store_url), as_json=as_json)
+
+
+@metrics.command("serve")
+def metrics_serve(
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0: a free one.")
+    ] = 9464,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="0.0.0.0: all of this machine.")
+    ] = "127.0.0.1",
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Serve the metrics of the fleet at /metrics until it is stopped: one target for all nodes.
+
+    Example: orbweb metrics serve --store redis://store:6379/0 --host 0.0.0.0
+    """
+    from orbweb.cli.metrics import serve
+    from orbweb.cli.options import project_settings
+
+    serve(project_settings(change, store_url), host, port)
+
+
+@metrics.command("targets")
+def metrics_targets(
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write it there, for file_sd.")
+    ] = None,
+    change: Set = None,
+    store_url: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """The nodes with a scrape target of their own (METRICS_PORT).
+
+    Example: orbweb metrics targets --out /etc/prometheus/targets
+    """
+    from orbweb.cli.metrics import targets
+    from orbweb.cli.options import project_settings
+
+    targets(project_settings(change, store_url), out, as_json=as_json)
+
+
+@metrics.command("grafana")
+def metrics_grafana(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write them.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write the three Grafana dashboards: fleet, one spider, data quality.
+
+    Example: orbweb metrics grafana --out dashboards
+    """
+    from orbweb.cli.metrics import write_shipped
+
+    write_shipped("grafana", out, as_json=as_json)
+
+
+@metrics.command("rules")
+def metrics_rules(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write them.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write the alert rules for Prometheus.
+
+    Example: orbweb metrics rules --out /etc/prometheus/rules
+    """
+    from orbweb.cli.metrics import write_shipped
+
+    write_shipped("rules", out, as_json=as_json)
+
+
 @app.command()
 def settings(
     explain: Annotated[
@@ -780,7 +836,10 @@ def settings(
     change: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every setting: its value here, and where that comes from."""
+    """Every setting: its value here, and where that comes from.
+
+    Example: orbweb settings --explain DOWNLOAD_DELAY --spider shop.py
+    """
     from orbweb.cli.about import explain_setting, list_settings
 
     if explain is not None:
@@ -791,7 +850,10 @@ def settings(
 
 @app.command()
 def doctor(change: Set = None, store_url: Store = None, as_json: AsJson = False) -> None:
-    """Check this machine, the settings and the store. Exit code 2 when something is wrong."""
+    """Check this machine, the settings and the store. Exit code 2 when something is wrong.
+
+    Example: orbweb doctor
+    """
     from orbweb.cli.doctor import examine
     from orbweb.cli.options import overrides
 
@@ -799,8 +861,16 @@ def doctor(change: Set = None, store_url: Store = None, as_json: AsJson = False)
 
 
 @app.command()
-def version(as_json: AsJson = False) -> None:
-    """The version of Orbweb, Python and the platform."""
+def version(
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Also the packages that are used.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The version of Orbweb, Python and the platform.
+
+    Example: orbweb version -v
+    """
     from orbweb.cli.about import version as show_version
 
-    show_version(as_json=as_json)
+    show_version(as_json=as_json, packages=verbose)

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from orbweb.cli.store import has_data
 from orbweb.cli.worker import give_summary
 from orbweb.cli.workers import Workers
 from orbweb.consume.base import Source
+from orbweb.consume.beat import telling
 from orbweb.consume.consumer import Consumer, Patience, Stopped
 from orbweb.consume.dead import DeadLetterSource
 from orbweb.consume.ledger import Ledger
@@ -110,6 +111,9 @@ def _consume_here(plan: ConsumePlan, settings: Settings) -> int:
             batch_messages=plan.batch_messages,
             on_progress=progress.tell,
         )
+        watched = _watching_store(plan, settings, stack)
+        prefix, place = settings["REDIS_KEY_PREFIX"], _source_name(plan, settings)
+        stack.enter_context(telling(watched, prefix, consumer, place))
         until_empty = plan.until_empty or plan.retry_dead
         emptied = consumer.run(until_empty=until_empty)
         code = ExitCode.STOPPED if until_empty and not emptied else ExitCode.DONE
@@ -123,8 +127,7 @@ def _consume_here(plan: ConsumePlan, settings: Settings) -> int:
             "elapsed": round(progress.elapsed_seconds, 2),
             "exit_code": int(code),
         }
-    _tell_end(plan, summary)
-    return int(code)
+    return _tell_end(plan, summary)
 
 
 class Progress:
@@ -246,6 +249,14 @@ def _open_stream(plan: ConsumePlan, settings: Settings, stack: ExitStack) -> Str
     )
 
 
+def _watching_store(plan: ConsumePlan, settings: Settings, stack: ExitStack) -> str:
+    """URL of the store in which alarms are judged; empty when there is none here."""
+    url: str = settings["REDIS_URL"]
+    if url or plan.topic is not None or plan.retry_dead or settings["ITEM_REDIS_URL"]:
+        return url
+    return stack.enter_context(EmbeddedStore(Path.cwd()))
+
+
 def _brokers(plan: ConsumePlan, settings: Settings) -> Sequence[str]:
     if plan.brokers is not None:
         return plan.brokers.split(",")
@@ -275,7 +286,7 @@ def _run_workers(plan: ConsumePlan) -> int:
         lags = [each["lag"] for each in found if each["lag"] is not None]
         of_all = sum if plan.topic else min  # partitions have one member each, a stream is shared
         summary["lag"] = of_all(lags) if lags else None
-        _tell_end(plan, summary)
+        return _tell_end(plan, summary)
     return code
 
 
@@ -304,11 +315,15 @@ def _worker_command(plan: ConsumePlan) -> list[str]:
     return command
 
 
-def _tell_end(plan: ConsumePlan, summary: Mapping[str, Any]) -> None:
-    line = f"{SUMMARY_PREFIX} {json.dumps(summary, ensure_ascii=False)}"
+def _tell_end(plan: ConsumePlan, summary: dict[str, Any]) -> int:
+    """Print the summary; returns the exit code, which a consumer that has stored nothing fails."""
     if plan.summary_fd is not None:
-        give_summary(plan.summary_fd, line.removeprefix(SUMMARY_PREFIX))
-        return
+        give_summary(plan.summary_fd, json.dumps(summary, ensure_ascii=False))
+        return int(summary["exit_code"])
+    stored = summary["new"] + summary["duplicate"] + summary["stale"]
+    if summary["dead"] and not stored and summary["exit_code"] == ExitCode.DONE:
+        summary["exit_code"] = int(ExitCode.GATE_FAILED)
+    line = f"{SUMMARY_PREFIX} {json.dumps(summary, ensure_ascii=False)}"
     live = _is_live(plan)
     if not (live and sys.stdout.isatty()):
         print(line, flush=True)
@@ -321,7 +336,12 @@ def _tell_end(plan: ConsumePlan, summary: Mapping[str, Any]) -> None:
             f"{show.duration(summary['elapsed'])}"
         )
     if summary["dead"]:
-        show.note("dead letters wait in the database: orbweb ledger dead, with the same --to")
+        how_many = "all" if not stored else show.number(summary["dead"])
+        show.note(
+            f"warning: {how_many} of {show.counted(stored + summary['dead'], 'message')} became "
+            "dead letters, which wait in the database: orbweb ledger dead, with the same --to"
+        )
+    return int(summary["exit_code"])
 
 
 def _refuse_contradictions(plan: ConsumePlan) -> None:

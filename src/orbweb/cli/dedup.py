@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from orbweb.cli import show
-from orbweb.cli.acts import read_age, read_host
+from orbweb.cli.acts import read_host
+from orbweb.cli.ages import read_age
 from orbweb.cli.snapshot import Exporter, finish, load_snapshot, open_text, read_snapshot
 from orbweb.cli.store import ask
 from orbweb.errors import ConfigError
@@ -105,7 +106,13 @@ def _shard_record(shard: SeenShard) -> dict[str, Any]:
 
 
 def check(
-    settings: Settings, job: str, run: str | None, urls: Sequence[str], made_by: str | None
+    settings: Settings,
+    job: str,
+    run: str | None,
+    urls: Sequence[str],
+    made_by: str | None,
+    *,
+    as_json: bool,
 ) -> bool:
     """Print of each URL whether it counts as seen; True when all do. `made_by`: see `_key`."""
 
@@ -115,6 +122,11 @@ def check(
         return [await seen.check(place, *_key(settings, url, made_by)) for url in urls]
 
     found = ask(settings, look)
+    if as_json:
+        show.as_json(
+            [{"url": url, "seen": is_seen} for url, is_seen in zip(urls, found, strict=True)]
+        )
+        return all(found)
     for url, is_seen in zip(urls, found, strict=True):
         print(f"{'seen' if is_seen else 'new '}  {url}")
     return all(found)

@@ -15,7 +15,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from orbweb.cli import USAGE, show
-from orbweb.cli.about import orbweb_version
 from orbweb.cli.store import existing_store, has_data
 from orbweb.errors import ConfigError, OrbwebError, StoreUnavailable, StoreUnsafe
 from orbweb.frontier.embedded import EmbeddedStore
@@ -24,6 +23,7 @@ from orbweb.frontier.server import ServerFacts
 from orbweb.frontier.servers import judge_all, reach
 from orbweb.log import mask_address
 from orbweb.settings import Settings, load_settings
+from orbweb.settings.version import own_version
 
 OLDEST_PYTHON = (3, 11)
 PACKAGES = ("aiohttp", "brotli", "hiredis", "msgspec", "parsel", "protego", "uvloop")
@@ -53,16 +53,17 @@ class Finding:
 
 def examine(changes: Mapping[str, str], *, as_json: bool) -> int:
     """Print what was found; returns 2 when something is wrong, else 0."""
-    findings = list(_findings(changes))
+    found = list(findings(changes))
     if as_json:
-        show.as_json([asdict(finding) for finding in findings])
+        show.as_json([asdict(finding) for finding in found])
     else:
-        for finding in findings:
+        for finding in found:
             print(f"{finding.verdict:<8} {finding.check:<12} {finding.text}")
-    return USAGE if any(finding.verdict is Verdict.WRONG for finding in findings) else 0
+    return USAGE if any(finding.verdict is Verdict.WRONG for finding in found) else 0
 
 
-def _findings(changes: Mapping[str, str]) -> Iterator[Finding]:
+def findings(changes: Mapping[str, str]) -> Iterator[Finding]:
+    """All that was looked at. `changes` are settings of the command line."""
     yield _python()
     yield from _packages()
     try:
@@ -77,7 +78,7 @@ def _findings(changes: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _python() -> Finding:
-    text = f"orbweb {orbweb_version()} on Python {platform.python_version()}, {platform.platform()}"
+    text = f"orbweb {own_version()} on Python {platform.python_version()}, {platform.platform()}"
     if sys.version_info < OLDEST_PYTHON:
         return Finding("python", Verdict.WRONG, f"{text}: Python 3.11 or later is needed")
     return Finding("python", Verdict.OK, text)

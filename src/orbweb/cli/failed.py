@@ -1,82 +1,40 @@
-"""What `failed list|show|retry|drop` do with requests that were given up."""
+"""What `failed list|show` print of requests that were given up."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orbweb.cli import show
+from orbweb.cli.failed_find import Filter, Found, find, groups_of, only
 from orbweb.cli.store import ask
-from orbweb.cli.watch import run_name
-from orbweb.errors import ConfigError, OrbwebError
+from orbweb.cli.watch import meant_run, run_name
+from orbweb.errors import OrbwebError
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.base import TASKS_HOST, DeadLetter
-from orbweb.log import mask_secrets
+from orbweb.log import MASK, mask_secrets, masked
 from orbweb.model.codec import decode
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
+from orbweb.monitor.causes import Group
 from orbweb.settings import Settings
+
+if TYPE_CHECKING:
+    from orbweb.model.answer import Answer
 
 LONGEST_ERROR = 100
 """Characters of an error that a list shows; `failed show` shows all."""
-SHOWN_MATCHES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which dead letters are meant: all that fit every part that is given."""
-
-    ids: tuple[str, ...] = ()
-    """Beginnings of ids; each must fit at least one."""
-    reason: str | None = None
-    host: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.reason is not None and self.reason not in {str(reason) for reason in Reason}:
-            raise ConfigError(f"--reason {self.reason} is none; see `orbweb failed list JOB`")
-
-    @property
-    def empty(self) -> bool:
-        return not (self.ids or self.reason or self.host)
-
-    def fits(self, letter: DeadLetter) -> bool:
-        return (
-            (not self.ids or letter.id.startswith(self.ids))
-            and self.reason in (None, letter.reason)
-            and self.host in (None, letter.host)
-        )
-
-
-def chosen(
-    ids: Sequence[str] | None, reason: str | None, host: str | None, *, everything: bool
-) -> Filter:
-    """The filter of an act; `ConfigError` when it would be everything and nobody said so."""
-    which = Filter(tuple(ids or ()), reason, host)
-    if which.empty and not everything:
-        raise ConfigError("which ones? Give ids, --reason, --host or --all")
-    if not which.empty and everything:
-        raise ConfigError("--all and a choice exclude each other")
-    return which
-
-
-@dataclass(slots=True)
-class Found:
-    """Dead letters of a run that fit a filter."""
-
-    info: RunInfo
-    letters: list[DeadLetter] = field(default_factory=list)
-    """At most as many as were asked for, in no order."""
-    reasons: Counter[str] = field(default_factory=Counter)
-    ids: list[str] = field(default_factory=list)
+LONGEST_HARMLESS = 3
+"""Characters of a word that is no secret, wherever it stands."""
+SHOWN_TEXT = 400
+"""Characters of a kept body that `failed show` shows; `orbweb shell failed:ID` has all."""
 
 
 def list_letters(
     settings: Settings, job: str, run: str | None, which: Filter, limit: int, *, as_json: bool
 ) -> None:
-    """Print dead letters grouped by reason: at most `limit` of each reason (0: all)."""
+    """Print dead letters grouped by cause: at most `limit` of each reason (0: all)."""
     found = ask(settings, lambda admin: find(admin, job, run, which, limit))
     letters = sorted(found.letters, key=lambda letter: (letter.reason, letter.at_ms, letter.id))
     if as_json:
@@ -84,33 +42,66 @@ def list_letters(
             {
                 "job": found.info.job,
                 "run": found.info.run,
+                "total": found.total,
                 "reasons": dict(found.reasons.most_common()),
+                "groups": [_group_record(found, group) for group in groups_of(found)],
                 "letters": [record(letter) for letter in letters],
             }
         )
         return
-    if not found.ids:
+    if not found.total:
         print(f"no failed requests in {job} · run {run_name(found.info.run)}")
         return
     for name, count in found.reasons.most_common():
-        print(f"{name}  {show.number(count)}  {_text(name)}")
-        mine = [letter for letter in letters if letter.reason == name]
-        for letter in mine:
-            address = _address(letter)
-            error = mask_secrets((letter.error.splitlines() or [""])[0])
-            error = error.removesuffix(f" for {address}")[:LONGEST_ERROR]
-            print(f"  {letter.id}  {show.moment(letter.at_ms)}  {address}  {error}".rstrip())
-        if count > len(mine):
-            print(f"  … and {show.number(count - len(mine))} more (--limit 0 shows all)")
-    show.note(f"next: orbweb failed show {job} ID · orbweb failed retry {job} --reason REASON")
+        print(f"{name}  {show.number(count)}  {_text(name)}".rstrip())
+        for group in groups_of(found, name):
+            _print_group(found, group, letters)
+        shown = sum(letter.reason == name for letter in letters)
+        if count > shown:
+            print(f"  … and {show.number(count - shown)} more (--limit 0 shows all)")
+    show.note(
+        f"next: orbweb failed show {job} ID · orbweb shell failed:ID · "
+        f"orbweb failed retry {job} --group GROUP"
+    )
+
+
+def _print_group(found: Found, group: Group, letters: Sequence[DeadLetter]) -> None:
+    cause = group.cause
+    words = [f"{show.number(group.count)} × {mask_secrets(cause.error)[:LONGEST_ERROR]}"]
+    words += [part for part in (cause.place, cause.host) if part]
+    print(f"  {cause.id}  {' · '.join(words)}")
+    print(f"    first {show.moment(group.first_ms)}, last {show.moment(group.last_ms)}")
+    mine = [letter for letter in letters if found.group_of(letter) == cause]
+    for letter in mine or [found.samples[cause]]:
+        print(f"    {letter.id}  {show.moment(letter.at_ms)}  {address(letter)}")
+
+
+def _group_record(found: Found, group: Group) -> dict[str, Any]:
+    cause = group.cause
+    return {
+        "group": cause.id,
+        "count": group.count,
+        "reason": cause.reason,
+        "error": mask_secrets(cause.error),
+        "place": cause.place or None,
+        "host": cause.host,
+        "first_ms": group.first_ms,
+        "last_ms": group.last_ms,
+        "sample": record(found.samples[cause]),
+    }
 
 
 def show_letter(settings: Settings, job: str, run: str | None, id: str, *, as_json: bool) -> None:
     """Print all that is known of one dead letter; `id` may be its beginning."""
-    found = ask(settings, lambda admin: find(admin, job, run, Filter(ids=(id,)), 0))
-    letter = _only(found, id)
+
+    async def look(admin: Admin) -> tuple[DeadLetter, Answer | None]:
+        info = await meant_run(admin, job, run)
+        letter = await only(admin, info, id)
+        return letter, await answer_of(admin, info, letter)
+
+    letter, answer = ask(settings, look)
     if as_json:
-        show.as_json(record(letter))
+        show.as_json({**record(letter), "response": answer and answer_record(answer)})
         return
     fields = record(letter)
     fields["at"] = show.moment(fields.pop("at_ms"))
@@ -118,75 +109,81 @@ def show_letter(settings: Settings, job: str, run: str | None, id: str, *, as_js
     for name, value in {**fields, **(request or {})}.items():
         if value not in (None, "", {}, []):
             print(f"{name:<10} {value}")
+    if answer is not None:
+        _print_answer(answer, request_of(letter))
     print(f"{'meaning':<10} {_text(letter.reason)}")
     print(f"{'advice':<10} {_advice(letter.reason)}")
-    show.note(f"next: orbweb failed retry {job} {letter.id[:8]}")
+    show.note(
+        f"next: orbweb shell failed:{letter.id[:8]} --job {job} · "
+        f"orbweb failed retry {job} {letter.id[:8]}"
+    )
 
 
-def retry(settings: Settings, job: str, run: str | None, which: Filter, *, yes: bool) -> None:
-    """Let dead letters return to their queues, after a question."""
-    _redrive(settings, job, run, which, yes=yes, drop=False)
+def _print_answer(answer: Answer, request: Request | None) -> None:
+    response = answer.response
+    cut = "" if answer.is_whole else f", the first {show.size(len(response.content))} are kept"
+    print(f"{'response':<10} {response.status_code} · {show.size(answer.whole_bytes)}{cut}")
+    for name, value in masked(response.headers).items():
+        print(f"{'':<10} {name}: {value}")
+    body = response.text[:SHOWN_TEXT]
+    for secret in _secrets_of(request) if request is not None else ():
+        body = body.replace(secret, MASK)
+    for line in mask_secrets(body).splitlines():
+        print(f"{'':<10} | {line}")
 
 
-def drop(settings: Settings, job: str, run: str | None, which: Filter, *, yes: bool) -> None:
-    """Forget dead letters for good, after a question."""
-    _redrive(settings, job, run, which, yes=yes, drop=True)
+def _secrets_of(request: Request) -> list[str]:
+    """Values that the request carries under a secret's name: some sites repeat them."""
+    headers = dict(request.requests_kwargs.get("headers") or {})
+    shown = masked(headers)
+    texts = [str(value) for name, value in headers.items() if shown[str(name)] == MASK]
+    texts += map(str, dict(request.cookies or {}).values())
+    words = {word for text in texts for word in re.split(r"[\s;=,]+", text)}
+    return [word for word in words if len(word) > LONGEST_HARMLESS]
 
 
-def _redrive(
-    settings: Settings, job: str, run: str | None, which: Filter, *, yes: bool, drop: bool
-) -> None:
-    async def act(admin: Admin) -> None:
-        found = await find(admin, job, run, which, 0)
-        if not found.ids:
-            print("no failed request fits: nothing was done")
-            return
-        what = show.counted(len(found.ids), "failed request")
-        where = f"{job} · run {run_name(found.info.run)} ({_counts(found.reasons)})"
-        if drop:
-            question = f"Forget {what} of {where} for good?"
-        else:
-            question = f"Put {what} of {where} back into the queue?"
-        if not await asyncio.to_thread(show.agree, question, yes):
-            print("nothing was done")
-            return
-        done = await (admin.drop if drop else admin.retry)(found.info, found.ids)
-        if drop:
-            print(f"{show.counted(done, 'failed request')} forgotten; this cannot be undone")
-            return
-        print(f"{show.counted(done, 'failed request')} back in the queue, with all retries anew")
-        named = f" with --run-id {found.info.run}" if found.info.run else ""
-        show.note(f"next: start the spider again{named}, unless it runs")
+async def answer_of(admin: Admin, info: RunInfo, letter: DeadLetter) -> Answer | None:
+    """What was answered last; None when nothing readable is kept of it."""
+    packed = await admin.response(info, letter)
+    if packed is None:
+        return None
+    from orbweb.model.answer import unpack_answer  # it loads a parser
 
-    ask(settings, act)
-
-
-async def find(admin: Admin, job: str, run: str | None, which: Filter, limit: int) -> Found:
-    """Dead letters that fit; `letters` has at most `limit` for each reason (0: all)."""
-    found = Found(await admin.find(job, run))
-    async for letter in admin.dead_letters(found.info):
-        if not which.fits(letter):
-            continue
-        found.ids.append(letter.id)
-        found.reasons[letter.reason] += 1
-        if not limit or found.reasons[letter.reason] <= limit:
-            found.letters.append(letter)
-    return found
+    try:
+        return unpack_answer(packed)
+    except OrbwebError as error:
+        show.note(f"the kept response of {letter.id} cannot be read: {error}")
+        return None
 
 
 def record(letter: DeadLetter) -> dict[str, Any]:
-    """A dead letter as JSON, with its request when that can be read."""
-    request = _request(letter)
+    """A dead letter as JSON, with its request when that can be read; secrets masked."""
+    request = request_of(letter)
     return {
         "id": letter.id,
         "reason": letter.reason,
         "error": mask_secrets(letter.error),
         "tries": letter.tries,
         "at_ms": letter.at_ms,
+        "node": letter.node,
         "host": letter.host,
         "priority": letter.priority,
         "task": _task(letter) if letter.host == TASKS_HOST else None,
         "request": request and _request_record(request),
+    }
+
+
+def answer_record(answer: Answer) -> dict[str, Any]:
+    """A kept response as JSON, without its body; secrets masked."""
+    response = answer.response
+    return {
+        "status": response.status_code,
+        "url": mask_secrets(response.url),
+        "bytes": answer.whole_bytes,
+        "kept_bytes": len(response.content),
+        "headers": masked(response.headers),
+        "elapsed": response.elapsed,
+        "history": [mask_secrets(url) for url in response.history],
     }
 
 
@@ -197,9 +194,14 @@ def _request_record(request: Request) -> dict[str, Any]:
         "callback": request.callback_name,
         "depth": request.depth,
         "parent": request.parent_id,
-        "cb_kwargs": request.cb_kwargs,
-        "meta": request.meta,
+        "cb_kwargs": masked(request.cb_kwargs),
+        "meta": masked(request.meta),
+        "options": masked({name: _plain(v) for name, v in request.requests_kwargs.items() if v}),
     }
+
+
+def _plain(value: Any) -> Any:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _task(letter: DeadLetter) -> str:
@@ -207,35 +209,24 @@ def _task(letter: DeadLetter) -> str:
     return mask_secrets(letter.payload.rpartition(b"\n")[2].decode(errors="replace"))
 
 
-def _request(letter: DeadLetter) -> Request | None:
+def request_of(letter: DeadLetter) -> Request | None:
+    """The request; None when this version cannot read it, and for tasks."""
     try:
         return decode(letter.payload)
     except OrbwebError:
         return None
 
 
-def _only(found: Found, id: str) -> DeadLetter:
-    if not found.letters:
-        raise ConfigError(f"no failed request of {found.info.job} has an id that begins with {id}")
-    if len(found.letters) > 1:
-        some = ", ".join(sorted(found.ids)[:SHOWN_MATCHES])
-        raise ConfigError(f"{len(found.letters)} failed requests begin with {id}: {some}")
-    return found.letters[0]
-
-
-def _address(letter: DeadLetter) -> str:
+def address(letter: DeadLetter) -> str:
+    """What was to be fetched, for a line of a list."""
     if letter.host == TASKS_HOST:
         return f"{'hook of ' if letter.id.endswith('@end') else ''}task {_task(letter)}"
-    request = _request(letter)
+    request = request_of(letter)
     if request is None:
         return f"(unreadable, host {letter.host})"
     return mask_secrets(
         request.url if request.method == "GET" else f"{request.method} {request.url}"
     )
-
-
-def _counts(reasons: Counter[str]) -> str:
-    return ", ".join(f"{name} {show.number(count)}" for name, count in reasons.most_common())
 
 
 def _text(name: str) -> str:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from orbweb.cli import show
-from orbweb.cli.acts import read_age
+from orbweb.cli.ages import read_age
 from orbweb.errors import ConfigError
 from orbweb.log import mask_secrets
 from orbweb.model.reasons import Reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from orbweb.cli import show
@@ -80,7 +80,7 @@ async def _migrate(plan: MigratePlan, settings: Settings) -> int:
 
     from orbweb.adapters.scrapy.config import room_config
     from orbweb.adapters.scrapy.connection import store_url
-    from orbweb.adapters.scrapy.migrate import OldCrawl
+    from orbweb.adapters.scrapy.migrate import OldCounts, OldCrawl
 
     old_url = plan.url or store_url(settings)
     named = settings.get("REDIS_URL") or settings.get("REDIS_HOST")
@@ -90,9 +90,16 @@ async def _migrate(plan: MigratePlan, settings: Settings) -> int:
     try:
         old = OldCrawl(client, _keys(plan, settings), _order(plan, settings))
         counts = await old.counts()
+        begun = await OldCrawl(client, old.keys.apart, old.order).counts()
+        begun = replace(begun, starts=0)
+        if begun != OldCounts() and not plan.delete:
+            raise ConfigError(
+                f"{' and '.join(old.keys.apart.moved)} are there: a migration with --delete was "
+                "not finished. Right would be the same command with --delete"
+            )
         if plan.dry_run:
             return await _dry_run(plan, old, config)
-        if counts.requests == counts.seen == counts.starts == 0:
+        if counts == begun == OldCounts():
             raise ConfigError(
                 f"{mask_secrets(old_url)} has none of {', '.join(asdict(old.keys).values())}: "
                 "name the keys with --queue-key, --dupefilter-key and --start-key"
@@ -156,20 +163,18 @@ async def _move(plan: MigratePlan, old: OldCrawl, new_url: str, config: RoomConf
         seen = SeenAdmin(servers, config.prefix)
         place = await seen.make(config.job, config.run_id, config.run)
         mover = Mover(old, Reader(old.keys.queue, old.order), frontier, seen, place)
-        report = await mover.move()
-        await mover.check()
+        report = mover.report
+        await (mover.empty() if plan.delete else mover.copy())
         target = servers.of_shard(0)
         report.starts_stay = await _same_place(old.client, target)
         if report.starts_stay:
             report.starts = await old.count(old.keys.starts)
         else:
             report.starts = await copy_starts(old, target, old.keys.starts)
-        if plan.delete:
-            await old.delete(mover.check, mover.refused)
-            if not report.starts_stay and report.starts:
-                await forget_starts(old, target, old.keys.starts, report.starts)
+        if plan.delete and not report.starts_stay and report.starts:
+            await forget_starts(old, target, old.keys.starts, report.starts)
         _print(plan, old, config, report, "moved")
-        return LEFT_OUT if report.refused else 0
+        return LEFT_OUT if report.refused or report.left else 0
     finally:
         await servers.aclose()
 
@@ -198,5 +203,10 @@ def _print(plan: MigratePlan, old: OldCrawl, config: RoomConfig, report: Report,
         print(f"  {show.number(count)} could not be read: {reason}")
     if report.seen:
         show.note("the marks are scrapy-redis's: keep ORBWEB_FINGERPRINT = 'scrapy-redis' set")
+    if report.left:
+        show.note(
+            f"warning: a worker of scrapy-redis has written {show.counted(report.left, 'request')} "
+            "or marks meanwhile, which are still there: stop it, then give the same command again"
+        )
     if verb == "moved" and not plan.delete:
         show.note("the old keys are still there; the same command with --delete removes them")

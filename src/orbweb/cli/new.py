@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from dataclasses import dataclass
 from importlib.resources import files
@@ -33,9 +34,13 @@ class Kind:
 
 
 SPIDER = Kind(
-    (("$module.py", "spider.py.txt"),),
+    (
+        ("spiders/$module.py", "spider.py.txt"),
+        ("tests/test_$module.py", "test_spider.py.txt"),
+        ("conftest.py", "conftest.py.txt"),
+    ),
     "",
-    ("orbweb run $module.py",),
+    ("orbweb run $module -O $module.csv", "python -m pytest"),
 )
 TASK = Kind(
     (("$module.py", "task.py.txt"),),
@@ -62,33 +67,51 @@ def new_project(name: str, *, batch: bool, task: bool) -> None:
     if batch and task:
         raise ConfigError("--batch and --task exclude each other")
     folder = Path(name)
-    words = re.findall(r"[A-Za-z0-9]+", folder.name)
-    module = "_".join(words).lower()
-    if not module.isidentifier() or module == "orbweb":
-        raise ConfigError(f"{name!r} is no good name for a spider: letters first, such as shop")
+    module = module_of(folder.name)
     if folder.exists():
         raise ConfigError(f"{folder} is there already: take another name")
     kind = BATCH if batch else TASK if task else SPIDER
-    spider = "".join(word[0].upper() + word[1:] for word in words)
     known = {
         "module": module,
-        "spider": spider if spider.endswith("Spider") else f"{spider}Spider",
+        "spider": class_name_of(folder.name),
         "table": f"{module}_task",
         "more": kind.settings,
     }
     folder.mkdir(parents=True)
-    for target, template in (*kind.templates, ("orbweb.toml", "orbweb.toml.txt")):
-        text = _filled(_template(template), known)
-        (folder / _filled(target, known)).write_text(f"{text.rstrip()}\n", encoding="utf-8")
+    for target, name in (*kind.templates, ("orbweb.toml", "orbweb.toml.txt")):
+        file = folder / filled(target, known)
+        file.parent.mkdir(exist_ok=True)
+        text = filled(template(name), known)
+        file.write_text(f"{text.rstrip()}\n", encoding="utf-8")
     steps = [f"cd {folder}", f"{SITE} &   # a small shop of your own", *kind.steps]
     show.note(f"{folder} is made. Next:")
     for step in steps:
-        show.note(f"  {_filled(step, known)}")
+        show.note(f"  {filled(step, known)}")
 
 
-def _template(name: str) -> str:
+def module_of(name: str) -> str:
+    """The name of the file of a spider. Raises `ConfigError` when it cannot be one."""
+    module = "_".join(_words(name)).lower()
+    if not module.isidentifier() or keyword.iskeyword(module) or module == "orbweb":
+        raise ConfigError(f"{name!r} is no good name for a spider: letters first, such as shop")
+    return module
+
+
+def class_name_of(name: str) -> str:
+    """The name of its class: `my-shop` is MyShopSpider."""
+    spider = "".join(word[0].upper() + word[1:] for word in _words(name))
+    return spider if spider.endswith("Spider") else f"{spider}Spider"
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[A-Za-z0-9]+", name)
+
+
+def template(name: str) -> str:
+    """The text of a template of this package."""
     return files("orbweb.cli").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _filled(text: str, known: dict[str, str]) -> str:
+def filled(text: str, known: dict[str, str]) -> str:
+    """A template with the names that it asks for."""
     return Template(text).substitute(known)

@@ -55,7 +55,10 @@ def hosts(
     store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hosts: what waits for each, how fast it is fetched, and why it waits."""
+    """Hosts: what waits for each, how fast it is fetched, and why it waits.
+
+    Example: orbweb hosts --sort errors
+    """
     from orbweb.cli import hosts as act
     from orbweb.cli.acts import read_host
     from orbweb.cli.options import project_settings
@@ -81,7 +84,10 @@ def limit(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """Fetch a host no faster than this, over all nodes and jobs."""
+    """Fetch a host no faster than this, over all nodes and jobs.
+
+    Example: orbweb limit shop.example 1/s --for 30m --reason '429s since two'
+    """
     from orbweb.cli import pace
     from orbweb.cli.acts import Asked
     from orbweb.cli.options import project_settings
@@ -101,7 +107,10 @@ def pause(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """Fetch nothing from a host, or nothing of a job's run. What waits is kept."""
+    """Fetch nothing from a host, or nothing of a job's run. What waits is kept.
+
+    Example: orbweb pause shop.example --for 1h
+    """
     from orbweb.cli import pace
     from orbweb.cli.acts import Asked
     from orbweb.cli.options import project_settings
@@ -121,7 +130,10 @@ def resume(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """Let a host, or a job's run, go on after a pause."""
+    """Let a host, or a job's run, go on after a pause.
+
+    Example: orbweb resume shop.example
+    """
     from orbweb.cli import pace
     from orbweb.cli.acts import Asked
     from orbweb.cli.options import project_settings
@@ -140,7 +152,10 @@ def rates_list(
     store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """The register of rates, and what each rate comes to now."""
+    """The register of rates, and what each rate comes to now.
+
+    Example: orbweb rates list --expired
+    """
     from orbweb.cli import rates as act
     from orbweb.cli.options import project_settings
 
@@ -159,7 +174,10 @@ def rates_request(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """Ask for a rate. Nothing changes until it is approved."""
+    """Ask for a rate. Nothing changes until it is approved.
+
+    Example: orbweb rates request shop.example 4/s --contact li@you.example --reason sale
+    """
     from orbweb.cli import rates as act
     from orbweb.cli.acts import Asked
     from orbweb.cli.options import project_settings
@@ -182,7 +200,10 @@ def rates_approve(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """Approve a rate: the host is never fetched faster, whatever the settings say."""
+    """Approve a rate: the host is never fetched faster, whatever the settings say.
+
+    Example: orbweb rates approve shop.example 2/s --by wang --for 90d
+    """
     from orbweb.cli import rates as act
     from orbweb.cli.acts import Asked
     from orbweb.cli.options import project_settings
@@ -199,7 +220,10 @@ def rates_revoke(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """Take an approval back, or turn a request down."""
+    """Take an approval back, or turn a request down.
+
+    Example: orbweb rates revoke shop.example --by wang --reason 'they asked for it'
+    """
     from orbweb.cli import rates as act
     from orbweb.cli.acts import Asked
     from orbweb.cli.options import project_settings
@@ -214,7 +238,10 @@ def rates_export(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """The register for other programs, on stdout."""
+    """The register for other programs, on stdout.
+
+    Example: orbweb rates export --format json
+    """
     from orbweb.cli import rates as act
     from orbweb.cli.options import project_settings
 
@@ -233,7 +260,10 @@ def rates_log(
     store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """What was done to hosts and runs, by whom and why, the latest first."""
+    """What was done to hosts and runs, by whom and why, the latest first.
+
+    Example: orbweb rates log shop.example
+    """
     from orbweb.cli import rates as act
     from orbweb.cli.options import project_settings
 

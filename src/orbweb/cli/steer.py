@@ -6,7 +6,7 @@ import asyncio
 
 from orbweb.cli import show
 from orbweb.cli.store import ask
-from orbweb.cli.watch import go_on, living, run_name, unfinished
+from orbweb.cli.watch import go_on, living, meant_run, refuse_unclear_run, run_name, unfinished
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
 from orbweb.frontier.base import RunState, Status
@@ -18,7 +18,7 @@ def stop(settings: Settings, job: str, run: str | None) -> None:
     """Ask all nodes of a run to stop; what waits stays."""
 
     async def act(admin: Admin) -> None:
-        info = await admin.find(job, run, unfinished=True)
+        info = await meant_run(admin, job, run, unfinished=True)
         nodes = await admin.nodes(info)
         if info.status.state is RunState.DONE:
             print(f"{job} · run {run_name(info.run)} has ended already: nothing was done")
@@ -57,6 +57,7 @@ def reset(settings: Settings, job: str, run: str | None, *, seen: bool, yes: boo
 
 
 async def _find(admin: Admin, job: str, run: str | None, seen: bool) -> RunInfo:
+    await refuse_unclear_run(admin, job, run)
     try:
         return await admin.find(job, run)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""From `FILE[:Class]` or `module:Class` to a spider class, and from `-a` to its arguments."""
+"""From `FILE[:Class]`, `module:Class` or a name to a spider class; from `-a` to its arguments."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from orbweb.cli.found import find_named
 from orbweb.errors import ConfigError
 from orbweb.settings.kinds import COUNT, FLAG, NUMBER, Kind, NotThisKind
 from orbweb.spiders.base import BaseSpider
@@ -27,6 +28,8 @@ def load_spider(target: str) -> type[BaseSpider]:
     no such file, module or class, or when several would fit; what the file itself raises passes.
     """
     place, class_name = _split(target)
+    if not class_name and place.isidentifier() and (named := find_named(place, Path())):
+        place, class_name = _split(named)
     module = _from_file(Path(place)) if _is_file(place) else _from_name(place)
     if class_name:
         return _named(module, class_name, place)
@@ -117,8 +120,8 @@ def _from_name(name: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise ConfigError(
-            f"there is neither a file nor a module {name}; right would be shop.py, "
-            "shop.py:ShopSpider or package.module:ShopSpider"
+            f"there is neither a spider, a file nor a module {name}; right would be shop.py, "
+            "shop.py:ShopSpider or package.module:ShopSpider; orbweb list shows the spiders here"
         ) from None
 
 

@@ -32,7 +32,10 @@ def push(
     change: Set = None,
     store_url: Store = None,
 ) -> None:
-    """Let tasks wait in the list: all of a file, or none when a line is no JSON."""
+    """Let tasks wait in the list: all of a file, or none when a line is no JSON.
+
+    Example: orbweb tasks push Shop tasks.jsonl
+    """
     from orbweb.cli import tasks as act
     from orbweb.cli.options import project_settings
 
@@ -49,7 +52,10 @@ def list_(
     store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """The tasks that are taken next, as lines of JSON."""
+    """The tasks that are taken next, as lines of JSON.
+
+    Example: orbweb tasks list Shop --limit 5
+    """
     from orbweb.cli import tasks as act
     from orbweb.cli.options import project_settings
 
@@ -64,7 +70,10 @@ def count(
     store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """How many tasks wait in the list, are worked on, are done and have failed."""
+    """How many tasks wait in the list, are worked on, are done and have failed.
+
+    Example: orbweb tasks count Shop
+    """
     from orbweb.cli import tasks as act
     from orbweb.cli.options import project_settings
 

@@ -9,6 +9,7 @@ from typing import Any
 from orbweb.batch.work import RUN_PREFIX
 from orbweb.cli import show
 from orbweb.cli.store import ask
+from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
 from orbweb.frontier.base import RunState, Status
 from orbweb.model.reasons import Reason
@@ -21,6 +22,8 @@ SHORT = 8
 """Characters of a node's id that a table shows."""
 SILENT_MS = 10_000
 """A node that spoke within this time counts as alive."""
+MOST_NAMES = 5
+"""Runs that are named of several."""
 
 
 def jobs(settings: Settings, *, as_json: bool) -> None:
@@ -54,7 +57,7 @@ def status(settings: Settings, job: str, run: str | None, *, as_json: bool) -> N
     """Counts of one run, its skips by reason and its nodes."""
 
     async def look(admin: Admin) -> tuple[RunInfo, list[NodeInfo]]:
-        info = await admin.find(job, run)
+        info = await meant_run(admin, job, run)
         return info, await admin.nodes(info)
 
     info, found = ask(settings, look)
@@ -88,7 +91,7 @@ def nodes(settings: Settings, job: str, run: str | None, *, as_json: bool) -> No
     """The worker processes of a run."""
 
     async def look(admin: Admin) -> tuple[RunInfo, list[NodeInfo]]:
-        info = await admin.find(job, run)
+        info = await meant_run(admin, job, run)
         return info, await admin.nodes(info)
 
     info, found = ask(settings, look)
@@ -120,6 +123,33 @@ def run_record(info: RunInfo) -> dict[str, Any]:
 def node_record(node: NodeInfo) -> dict[str, Any]:
     """A node as JSON: what it said lies beside what is known of it."""
     return {"node": node.node, "silent_ms": node.silent_ms, "said": said(node)}
+
+
+async def meant_run(
+    admin: Admin, job: str, run: str | None, *, unfinished: bool = False
+) -> RunInfo:
+    """See `Admin.find`. When several runs have not ended and none is named, a note says which one
+    it is."""
+    info = await admin.find(job, run, unfinished=unfinished)
+    if run is None and (going := await _several(admin, job)):
+        show.note(f"{going}; this is {run_name(info.run)}. Another one: --run-id ID")
+    return info
+
+
+async def refuse_unclear_run(admin: Admin, job: str, run: str | None) -> None:
+    """For acts without an undo: `ConfigError` when none of several unfinished runs is named."""
+    if run is None and (going := await _several(admin, job)):
+        raise ConfigError(f"{going}. Say which one: --run-id ID; {run_name('')} is --run-id ''")
+
+
+async def _several(admin: Admin, job: str) -> str:
+    """The runs of a job that have not ended, if they are more than one."""
+    going = [info for info in await admin.runs(job) if info.status.state is not RunState.DONE]
+    if len(going) < 2:
+        return ""
+    names = ", ".join(run_name(info.run) for info in going[:MOST_NAMES])
+    more = f" and {len(going) - MOST_NAMES} more" if len(going) > MOST_NAMES else ""
+    return f"{len(going)} runs of {job} have not ended: {names}{more}"
 
 
 def run_name(run: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +13,16 @@ from aiohttp.connector import Connection
 
 from orbweb.download.base import Gate
 from orbweb.download.failures import CLIENT_ERRORS, download_error
-from orbweb.download.wire import unsendable, wire_arguments
+from orbweb.download.socks import SocksSessions
+from orbweb.download.wire import own_proxy, unsendable, wire_arguments
 from orbweb.errors import ContentTypeRejectedError, ResponseTooLargeError
+from orbweb.model.proxy import Proxy
 from orbweb.model.request import Request
 from orbweb.model.response import Response
+from orbweb.model.url import host_of
 
 _HEAD_LIMIT_BYTES = 65_536
 _HEADERS_LIMIT = 512
-_NO_ARGUMENTS: dict[str, Any] = {}
 
 _gate: ContextVar[Gate | None] = ContextVar("gate", default=None)
 """The gate of the request that the running task sends: aiohttp hands nothing of ours through."""
@@ -56,38 +58,98 @@ class HttpOptions:
     dns_ttl_seconds: int = 300
 
 
+@dataclass(slots=True)
+class Traffic:
+    """Bytes of requests and answers so far, heads included, as they were on the wire before TLS."""
+
+    received: int = 0
+    sent: int = 0
+
+    def count(self, reply: aiohttp.ClientResponse) -> None:
+        """Count one exchange, when as much of the body is read as ever will be."""
+        asked = reply.request_info
+        body = asked.headers.get("Content-Length", "0")
+        head = sum(len(name) + len(value) + 4 for name, value in asked.headers.items())
+        self.sent += len(asked.method) + len(asked.url.raw_path_qs) + 13 + head + int(body)
+        head = sum(len(name) + len(value) + 4 for name, value in reply.raw_headers)
+        read = 0 if reply.content is aiohttp.EMPTY_PAYLOAD else reply.content.total_raw_bytes
+        self.received += len(reply.reason or "") + 17 + head + read
+
+
 class HttpDownloader:
     """See `Downloader`. Reuses connections; must be used on one event loop."""
 
     def __init__(self, options: HttpOptions) -> None:
+        self.traffic = Traffic()
         self._options = options
-        self._timeout = aiohttp.ClientTimeout(
-            total=options.total_seconds or None,
-            connect=options.connect_seconds or None,
-            sock_read=options.read_seconds or None,
-        )
+        self._timeout = _timeout(options)
+        self._of_hosts: Mapping[str, HttpOptions] = {}
         self._connector: aiohttp.TCPConnector | None = None
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._socks = SocksSessions(self._open_owner, options.keepalive_seconds)
+        self._jar: aiohttp.CookieJar | None = None
 
-    def fetch(self, request: Request, gate: Gate | None = None) -> Coroutine[Any, Any, Response]:
-        """See `Downloader`."""
-        return self.exchange(request, self._options.limits, gate)
+    def retune(self, options: HttpOptions, of_hosts: Mapping[str, HttpOptions]) -> None:
+        """Send by other options from now on, to some hosts by options of their own.
 
-    async def exchange(self, request: Request, limits: BodyLimits, gate: Gate | None) -> Response:
-        """`fetch` with other limits than those of the options."""
+        What is under way goes on as it began; cookies and connections are kept. `keep_cookies` and
+        what connections are made by stay as they were.
+        """
+        self._options, self._of_hosts = options, of_hosts
+        self._timeout = _timeout(options)
+        for session in (*self._sessions.values(), *self._socks):
+            session.headers["User-Agent"] = options.user_agent
+
+    def fetch(
+        self, request: Request, gate: Gate | None = None, proxy: Proxy | None = None
+    ) -> Coroutine[Any, Any, Response]:
+        """See `Downloader`; through the proxy if one is given, else that of the request."""
+        return self.exchange(request, None, gate, proxy)
+
+    async def exchange(
+        self,
+        request: Request,
+        limits: BodyLimits | None,
+        gate: Gate | None,
+        proxy: Proxy | None = None,
+    ) -> Response:
+        """`fetch`, with other limits than those of the options unless `limits` is None."""
         if request.render or request.impersonate or request.random_user_agent:
             raise unsendable(
                 f"{request.url}: render, impersonate and random_user_agent belong to features "
                 "that this version does not have"
             )
-        session = self._session(request.use_session)
+        proxy = proxy or own_proxy(request)
+        if proxy is None or not proxy.is_socks:
+            return await self._exchange(self._session(request), request, limits, gate, proxy)
+        async with self._socks.session(proxy, self._keeps_cookies(request)) as session:
+            return await self._exchange(session, request, limits, gate, None)
+
+    async def _exchange(
+        self,
+        session: aiohttp.ClientSession,
+        request: Request,
+        limits: BodyLimits | None,
+        gate: Gate | None,
+        proxy: Proxy | None,
+    ) -> Response:
         url = request.url
-        arguments = _NO_ARGUMENTS
+        options, timeout = self._options, self._timeout
+        own = self._of_hosts.get(host_of(url)) if self._of_hosts else None
+        if own is not None:
+            options, timeout = own, _timeout(own)
+        limits = limits or options.limits
         entered = _gate.set(gate)
         try:
+            arguments: dict[str, Any] = {"timeout": timeout}
             if request.requests_kwargs:
                 url = request.full_url
-                arguments = wire_arguments(request, self._timeout)
+                arguments |= wire_arguments(request, timeout)
+            if own is not None and not _names(arguments.get("headers", {}), "user-agent"):
+                headers_of_host = {"User-Agent": own.user_agent}
+                arguments["headers"] = {**arguments.get("headers", {}), **headers_of_host}
+            if proxy is not None:
+                arguments["proxy"] = proxy.address
             started = asyncio.get_running_loop().time()
             reply = await session.request(request.method, url, allow_redirects=False, **arguments)
             try:
@@ -96,6 +158,7 @@ class HttpDownloader:
                     _check_type(reply.status, headers, url, limits)
                 body = await _read(reply, headers, url, limits)
             finally:
+                self.traffic.count(reply)
                 if not reply.closed:
                     reply.close()
         except CLIENT_ERRORS as error:
@@ -123,27 +186,42 @@ class HttpDownloader:
         connector, self._connector = self._connector, None
         for session in sessions.values():
             await session.close()
+        await self._socks.close()
         if connector is not None:
             await connector.close()
 
-    def _session(self, use_session: bool | None) -> aiohttp.ClientSession:
-        cookies = self._options.keep_cookies if use_session is None else bool(use_session)
-        session = self._sessions.get(cookies)
-        return session if session is not None else self._open(cookies)
+    def _keeps_cookies(self, request: Request) -> bool:
+        asked = request.use_session
+        return self._options.keep_cookies if asked is None else bool(asked)
 
-    def _open(self, cookies: bool) -> aiohttp.ClientSession:
-        options = self._options
+    def _session(self, request: Request) -> aiohttp.ClientSession:
+        cookies = self._keeps_cookies(request)
+        session = self._sessions.get(cookies)
+        if session is not None:
+            return session
         if self._connector is None:
             self._connector = aiohttp.TCPConnector(
                 limit=0,
-                ttl_dns_cache=options.dns_ttl_seconds,
-                keepalive_timeout=options.keepalive_seconds,
+                ttl_dns_cache=self._options.dns_ttl_seconds,
+                keepalive_timeout=self._options.keepalive_seconds,
             )
-        session = aiohttp.ClientSession(
-            connector=self._connector,
-            connector_owner=False,
+        session = self._sessions[cookies] = self._open(self._connector, cookies)
+        return session
+
+    def _open_owner(self, connector: aiohttp.BaseConnector, cookies: bool) -> aiohttp.ClientSession:
+        return self._open(connector, cookies, owns=True)
+
+    def _open(
+        self, connector: aiohttp.BaseConnector, cookies: bool, *, owns: bool = False
+    ) -> aiohttp.ClientSession:
+        options = self._options
+        if cookies and self._jar is None:
+            self._jar = aiohttp.CookieJar(unsafe=True)
+        return aiohttp.ClientSession(
+            connector=connector,
+            connector_owner=owns,
             request_class=_HeldRequest,
-            cookie_jar=aiohttp.CookieJar(unsafe=True) if cookies else aiohttp.DummyCookieJar(),
+            cookie_jar=self._jar if cookies else aiohttp.DummyCookieJar(),
             headers={
                 "User-Agent": options.user_agent,
                 "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
@@ -153,8 +231,6 @@ class HttpDownloader:
             max_field_size=_HEAD_LIMIT_BYTES,
             max_headers=_HEADERS_LIMIT,
         )
-        self._sessions[cookies] = session
-        return session
 
 
 class _HeldRequest(aiohttp.ClientRequest):
@@ -182,12 +258,30 @@ class LimitedDownloader:
         self._downloader = downloader
         self._limits = limits
 
-    async def fetch(self, request: Request, gate: Gate | None = None) -> Response:
+    async def fetch(
+        self, request: Request, gate: Gate | None = None, proxy: Proxy | None = None
+    ) -> Response:
         """See `Downloader`."""
-        return await self._downloader.exchange(request, self._limits, gate)
+        return await self._downloader.exchange(request, self._limits, gate, proxy)
+
+    def limited(self, limits: BodyLimits) -> LimitedDownloader:
+        """See `HttpDownloader.limited`."""
+        return LimitedDownloader(self._downloader, limits)
 
     async def close(self) -> None:
         """The connections belong to the downloader that this one came from."""
+
+
+def _timeout(options: HttpOptions) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(
+        total=options.total_seconds or None,
+        connect=options.connect_seconds or None,
+        sock_read=options.read_seconds or None,
+    )
+
+
+def _names(headers: Mapping[str, str], wanted: str) -> bool:
+    return any(name.lower() == wanted for name in headers)
 
 
 def _lower_headers(reply: aiohttp.ClientResponse) -> dict[str, str]:

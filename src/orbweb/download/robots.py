@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from orbweb.download.base import DownloadError, Gate
@@ -15,6 +15,7 @@ from orbweb.download.robots_rules import Rules
 from orbweb.download.send import Sender
 from orbweb.errors import OrbwebError, RequestError, StoreUnavailable
 from orbweb.log import get_logger
+from orbweb.model.proxy import Proxy
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
@@ -25,6 +26,13 @@ log = get_logger(__name__)
 ROBOTS_MAX_BYTES = 500 * 1024
 """What of a robots.txt is read (RFC 9309, 2.5): give the robots' `Downloader` this limit."""
 
+NO_CONNECTION = frozenset({Reason.DNS, Reason.CONNECTION, Reason.TLS})
+"""What is wrong with a host that nobody can connect to: its pages would fail for the same."""
+
+ROBOTS_FAILED = NO_CONNECTION | {Reason.ROBOTS_UNREACHABLE}
+"""Why a page fails whose robots.txt cannot be had."""
+
+_HOSTS_WARNED_OF = 20
 _NO_ENTRY = b"0"
 _NO_ENTRY_SECONDS = 0.001
 _MAX_REDIRECTS = 5
@@ -109,11 +117,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of one origin; `rules` None allows all, `unreachable` forbids all."""
+    """What is known of one origin; `rules` None allows all, `failure` forbids all."""
 
     rules: Rules | None
     crawl_delay: float
-    unreachable: str
+    failure: tuple[Reason, str] | None
     until: float
     last_day: float
     """Until when it may serve a page that had to wait for its turn (RFC 9309: a day)."""
@@ -144,19 +152,21 @@ class Robots:
         self._known: dict[str, _Known] = {}
         self._owed: set[str] = set()
         self._loading: dict[str, asyncio.Event] = {}
+        self._warned: set[str] = set()
 
-    async def refusal(self, url: str, gate: Gate) -> Refusal | None:
+    async def refusal(self, url: str, gate: Gate, proxy: Proxy | None = None) -> Refusal | None:
         """None when `url` may be fetched. URLs that are not http or https may.
 
-        A file that nobody knows is fetched through the gate.
+        A file that nobody knows is fetched through the gate, and through the proxy of the page's
+        request if that names one.
         """
         origin = origin_of(url)
         if origin is None:
             return None
-        known = self._fresh(origin) or await self._shared_load(origin, gate)
-        if known.unreachable:
+        known = self._fresh(origin) or await self._shared_load(origin, gate, proxy)
+        if known.failure:
             wait = max(0.0, known.until - asyncio.get_running_loop().time())
-            return Refusal(Reason.ROBOTS_UNREACHABLE, known.unreachable, wait)
+            return Refusal(*known.failure, wait)
         if known.rules is None or known.rules.allow(url):
             return None
         text = f"{origin}/robots.txt disallows {url} for {self._options.user_agent!r}"
@@ -170,10 +180,17 @@ class Robots:
         origin = origin_of(url)
         if origin is None:
             return ()
-        known = self._fresh(origin) or await self._shared_load(origin, gate)
-        if known.unreachable:
-            raise DownloadError(Reason.ROBOTS_UNREACHABLE, known.unreachable)
+        known = self._fresh(origin) or await self._shared_load(origin, gate, None)
+        if known.failure:
+            raise DownloadError(*known.failure)
         return () if known.rules is None else known.rules.sitemaps
+
+    def rename(self, user_agent: str) -> None:
+        """Be another product from now on: files that are known are read anew for it."""
+        if user_agent != self._options.user_agent:
+            self._options = replace(self._options, user_agent=user_agent)
+            self._known.clear()
+            self._owed.clear()
 
     def put_off(self, url: str) -> None:
         """Its page must wait for its turn at the host. The file serves the next page, however old.
@@ -189,19 +206,19 @@ class Robots:
         if known is None:
             return None
         now = asyncio.get_running_loop().time()
-        is_owed = origin in self._owed and not known.unreachable and now < known.last_day
+        is_owed = origin in self._owed and not known.failure and now < known.last_day
         self._owed.discard(origin)
         return known if is_owed or now < known.until else None
 
-    async def _shared_load(self, origin: str, gate: Gate) -> _Known:
+    async def _shared_load(self, origin: str, gate: Gate, proxy: Proxy | None) -> _Known:
         while (loading := self._loading.get(origin)) is not None:
             await loading.wait()
             if (known := self._fresh(origin)) is not None:
                 return known
         self._loading[origin] = done = asyncio.Event()
         try:
-            known = await self._load(origin, gate)
-            if not known.unreachable:
+            known = await self._load(origin, gate, proxy)
+            if not known.failure:
                 await gate.crawl_delay(host_of(origin), self._delay_of_host(origin, known))
             self._keep(origin, known)
             return known
@@ -209,7 +226,7 @@ class Robots:
             del self._loading[origin]
             done.set()
 
-    async def _load(self, origin: str, gate: Gate) -> _Known:
+    async def _load(self, origin: str, gate: Gate, proxy: Proxy | None) -> _Known:
         """From the store; else fetch it, unless another node is at it: then wait for its answer."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -226,10 +243,29 @@ class Robots:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
         entry = None
         try:
-            entry = await self._ask(origin, gate)
+            entry = await self._ask(origin, gate, proxy)
         finally:
             await self._tell(origin, entry)
+        if entry.kind is EntryKind.UNREACHABLE:
+            self._warn(origin, entry)
         return self._known_from(origin, entry)
+
+    def _warn(self, origin: str, entry: RobotsEntry) -> None:
+        """Say at once what else shows only when the last try of a request has failed."""
+        if origin in self._warned or len(self._warned) > _HOSTS_WARNED_OF:
+            return
+        self._warned.add(origin)
+        if len(self._warned) > _HOSTS_WARNED_OF:
+            log.warning("robots.txt of further hosts cannot be had: `orbweb failed` has them all")
+            return
+        reason, text = entry.failure
+        log.warning(
+            "%s: %s (%s). Nothing is fetched there now; it is tried again in %g s",
+            host_of(origin),
+            text,
+            reason,
+            self._options.unreachable_seconds,
+        )
 
     async def _tell(self, origin: str, entry: RobotsEntry | None) -> None:
         """Give the fleet the entry; without one, the right to fetch it."""
@@ -250,12 +286,11 @@ class Robots:
     def _known_from(self, origin: str, entry: RobotsEntry) -> _Known:
         is_file = entry.kind is EntryKind.RULES
         rules = Rules(entry.body, self._options.user_agent) if is_file else None
-        unreachable = entry.kind is EntryKind.UNREACHABLE
         now = asyncio.get_running_loop().time()
         return _Known(
             rules=rules,
             crawl_delay=self._crawl_delay(origin, rules),
-            unreachable=entry.body.decode("utf-8", "replace") if unreachable else "",
+            failure=entry.failure if entry.kind is EntryKind.UNREACHABLE else None,
             until=now + min(self._options.local_seconds, self._ttl(entry)),
             last_day=now + _LONGEST_TTL_SECONDS,
         )
@@ -287,31 +322,34 @@ class Robots:
             )
         return min(delay, most)
 
-    async def _ask(self, origin: str, gate: Gate) -> RobotsEntry:
+    async def _ask(self, origin: str, gate: Gate, proxy: Proxy | None) -> RobotsEntry:
         try:
-            response = await self._follow(f"{origin}/robots.txt", gate)
+            response = await self._follow(f"{origin}/robots.txt", gate, proxy)
         except RequestError as error:
-            return _unreachable(f"the site does not answer: {error}")
+            reason = error.reason if isinstance(error, DownloadError) else None
+            text = f"the site does not answer: {error}"
+            return _failed(text, reason if reason in NO_CONNECTION else None)
         status = response.status_code
         if status >= 500 or status == 429:
-            return _unreachable(f"HTTP {status} for {response.url}")
+            return _failed(f"HTTP {status} for {response.url}")
         if 200 <= status < 300 and response.content.strip():
             return RobotsEntry(EntryKind.RULES, _within_limit(response.content))
         return RobotsEntry(EntryKind.ALLOW)
 
-    async def _follow(self, url: str, gate: Gate) -> Response:
-        response = await self._fetch(url, gate)
+    async def _follow(self, url: str, gate: Gate, proxy: Proxy | None) -> Response:
+        response = await self._fetch(url, gate, proxy)
         for _ in range(_MAX_REDIRECTS):
             if response.status_code not in REDIRECT_STATUSES or not response.headers.get(
                 "location"
             ):
                 break
-            response = await self._fetch(redirect_target(response), gate)
+            response = await self._fetch(redirect_target(response), gate, proxy)
         return response
 
-    async def _fetch(self, url: str, gate: Gate) -> Response:
+    async def _fetch(self, url: str, gate: Gate, proxy: Proxy | None) -> Response:
+        request = Request(url, proxy=proxy.address) if proxy is not None else Request(url)
         try:
-            return await self._sender.send(Request(url), gate.elsewhere(host_of(url)))
+            return await self._sender.send(request, gate.elsewhere(host_of(url)))
         except OrbwebError:
             raise
         except Exception as error:
@@ -326,6 +364,6 @@ def _within_limit(body: bytes) -> bytes:
     return body[:ROBOTS_MAX_BYTES].rpartition(b"\n")[0]
 
 
-def _unreachable(text: str) -> RobotsEntry:
+def _failed(text: str, reason: Reason | None = None) -> RobotsEntry:
     text = f"robots.txt cannot be had: {text}"
-    return RobotsEntry(EntryKind.UNREACHABLE, text.encode("utf-8", "replace"))
+    return RobotsEntry.of_failure(reason or Reason.ROBOTS_UNREACHABLE, text)

@@ -6,7 +6,10 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
+from orbweb.model.reasons import Reason
+
 _VERSION = b"1"
+_REASONS = frozenset(Reason)
 _ORIGIN = re.compile(r"(https?)://([^/?#]*@)?([^/?#]+)", re.ASCII | re.IGNORECASE)
 
 
@@ -25,10 +28,23 @@ class EntryKind(StrEnum):
 
 
 class RobotsEntry(NamedTuple):
-    """The answer of one fetch: the file itself for `RULES`, the error's text for `UNREACHABLE`."""
+    """The answer of one fetch: the file itself for `RULES`, why for `UNREACHABLE`."""
 
     kind: EntryKind
     body: bytes = b""
+
+    @classmethod
+    def of_failure(cls, reason: Reason, text: str) -> RobotsEntry:
+        """The file cannot be had now. A `reason` other than that tells what is wrong with a host
+        that nobody can connect to."""
+        return cls(EntryKind.UNREACHABLE, f"{reason}\n{text}".encode("utf-8", "replace"))
+
+    @property
+    def failure(self) -> tuple[Reason, str]:
+        """Why the file of an `UNREACHABLE` one cannot be had, as a word and for people."""
+        whole = self.body.decode("utf-8", "replace")
+        first, _, text = whole.partition("\n")
+        return (Reason(first), text) if first in _REASONS else (Reason.ROBOTS_UNREACHABLE, whole)
 
     def encode(self) -> bytes:
         """The form in the store: a version, the kind, the body."""

@@ -11,8 +11,6 @@ from orbweb.model.response import Response
 from orbweb.model.url import host_of
 
 _HOST_FAILED = frozenset({Reason.TIMEOUT, Reason.CONNECTION, Reason.TLS, Reason.DNS})
-_TOO_MANY = 429
-_UNAVAILABLE = 503
 
 
 class Sender:
@@ -21,7 +19,8 @@ class Sender:
     def __init__(self, downloader: Downloader, status: StatusPolicy | None = None) -> None:
         """`status` says how long a Retry-After is followed."""
         self._downloader = downloader
-        self._status = status or StatusPolicy()
+        self.status = status or StatusPolicy()
+        """May be replaced at any time."""
 
     async def send(self, request: Request, gate: Gate) -> Response:
         """Fetch when it is the host's turn. Raises as `Downloader.fetch` and as the gate do."""
@@ -39,13 +38,5 @@ class Sender:
             except (ResponseTooLargeError, ContentTypeRejectedError):
                 await gate.met(Meeting(host, healthy=True))
                 raise
-            await gate.met(self._meeting(host, response))
+            await gate.met(self.status.meeting(host, response.status_code, response.headers))
             return response
-
-    def _meeting(self, host: str, response: Response) -> Meeting:
-        status = response.status_code
-        if status < 500 and status != _TOO_MANY:
-            return Meeting(host, healthy=True)
-        retry_after = self._status.pause(response)
-        refused = status in (_TOO_MANY, _UNAVAILABLE) and retry_after is None
-        return Meeting(host, healthy=False, refused=refused, retry_after=retry_after)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from orbweb.download.base import Failed
+from orbweb.download.base import Failed, Meeting
 from orbweb.errors import HttpStatusError
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 
-_RETRY_AFTER_STATUSES = frozenset({429, 503})
+_TOO_MANY = 429
+_RETRY_AFTER_STATUSES = frozenset({_TOO_MANY, 503})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class StatusPolicy:
             return None
         error = HttpStatusError(status, response.url)
         retry = status in self.retry
-        wait = self._wait(response) if retry else None
+        wait = self._wait(status, response.headers) if retry else None
         if wait is not None and wait > self.retry_after_max:
             error.args = (
                 f"{error}: Retry-After of {wait:.0f} s is longer than RETRY_AFTER_MAX "
@@ -50,20 +51,25 @@ class StatusPolicy:
             retry, wait = False, None
         return Failed(request, Reason.STATUS_REJECTED, error, retry, wait, response)
 
-    def pause(self, response: Response) -> float | None:
-        """Seconds for which the host is to be left alone, as a 429 or a 503 asks for it.
+    def meeting(self, host: str, status: int, headers: Mapping[str, str]) -> Meeting:
+        """What an answer says of its host; a wait that it asks for is cut to `retry_after_max`.
 
-        At most `retry_after_max`; None when nothing is asked for.
+        `headers` finds a name in whatever case it is written.
         """
-        wait = self._wait(response)
-        return None if wait is None else min(wait, self.retry_after_max)
+        wait = self._wait(status, headers)
+        return Meeting(
+            host,
+            healthy=status < 500 and status != _TOO_MANY,
+            refused=status in _RETRY_AFTER_STATUSES and wait is None,
+            retry_after=None if wait is None else min(wait, self.retry_after_max),
+        )
 
-    def _wait(self, response: Response) -> float | None:
-        value = response.headers.get("retry-after")
-        asks = response.status_code in _RETRY_AFTER_STATUSES
+    def _wait(self, status: int, headers: Mapping[str, str]) -> float | None:
+        value = headers.get("retry-after")
+        asks = status in _RETRY_AFTER_STATUSES
         if value is None or not asks or self.retry_after_max <= 0:
             return None
-        return retry_after_seconds(value, response.headers.get("date"), self.wall_clock)
+        return retry_after_seconds(value, headers.get("date"), self.wall_clock)
 
 
 def retry_after_seconds(

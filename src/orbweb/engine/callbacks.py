@@ -79,6 +79,24 @@ class Callbacks:
         function: Callable[..., Any] = found
         return function
 
+    def midware(self, request: Request) -> Callable[[Request], Any] | None:
+        """The request's own `download_midware`, else the spider's if it has one."""
+        own = request.download_midware
+        if own is not None:
+            found = own if callable(own) else getattr(self._spider, own, None)
+            if callable(found):
+                return found
+        if self.overrides("download_midware"):
+            hook: Callable[[Request], Any] = self._spider.download_midware
+            return hook
+        return None
+
+    async def accepts(self, request: Request, response: Response) -> bool:
+        """Whether the spider's `validate` lets the page pass; raises what that raises."""
+        if not self.overrides("validate"):
+            return True
+        return await self.call(self._spider.validate, request, response) is not False
+
     async def parse(
         self,
         function: Callable[..., Any],

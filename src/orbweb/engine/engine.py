@@ -8,15 +8,18 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from orbweb.download.proxies import ProxyPool
+from orbweb.engine.answers import Answers
 from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.errands import Errands, TaskWorker
 from orbweb.engine.gauge import Dials, Gauge
 from orbweb.engine.items import ItemDesk
 from orbweb.engine.journal import Journal
 from orbweb.engine.keeper import Keeper, KeeperOptions
+from orbweb.engine.knobs import Knobs
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
-from orbweb.engine.outputs import Admission, LinkRules
+from orbweb.engine.outputs import Admission
 from orbweb.engine.pacer import Detour, PacerTools, Turn
 from orbweb.engine.poller import Poller, PollTools, TaskSource
 from orbweb.engine.pump import Pump
@@ -27,13 +30,16 @@ from orbweb.engine.shutdown import Shutdown
 from orbweb.engine.signals import Signals
 from orbweb.engine.stats import Stats
 from orbweb.engine.step import Step
+from orbweb.engine.teller import Teller
 from orbweb.engine.tools import DownloadChain, StepTools
 from orbweb.errors import RunLost, SpiderError, StoreUnavailable
 from orbweb.frontier.base import Frontier, Held, Lease, Opened, RunControl, RunState, Status
 from orbweb.frontier.items import ItemBook, MemoryItemBook
+from orbweb.frontier.totals import TotalsBook
 from orbweb.log import get_logger
 from orbweb.model.url import host_of
 from orbweb.monitor.crawl_line import CrawlLog
+from orbweb.monitor.trace import Tracer
 from orbweb.pipelines.buffer import ItemBuffer
 
 LAST_CALL_SECONDS = 0.4
@@ -46,6 +52,7 @@ COLLECT_IDLE_SECONDS = 60.0
 """Pauses between two pieces of past runs that are cleared away, and when there was nothing."""
 
 COUNT_SECONDS = 1.0
+TELL_SECONDS = 5.0
 
 TICK_SECONDS = 0.5
 
@@ -54,6 +61,16 @@ log = get_logger("orbweb.engine")
 
 class TaskSpiderCalls(TaskWorker, TaskSource, Protocol):
     """What the engine calls of a spider with tasks."""
+
+
+class LiveDesk(Protocol):
+    """What the engine needs of who follows the live values."""
+
+    async def run(self) -> None:
+        """Let live values hold until cancelled; the run is open."""
+
+    def beat(self) -> Mapping[str, str | int]:
+        """What the node says of them in its heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +91,31 @@ class EngineParts:
     """`run_id`, `namespace` and `redis_key`, for the summary."""
     place: Mapping[str, str | int] = field(default_factory=dict)
     """Where the node runs (host, pid), for the heartbeat."""
+    vitals: Callable[[], Mapping[str, Any]] = dict
+    """What the node takes of its machine, for the heartbeat."""
     show_summary: bool = True
     items: ItemBook = field(default_factory=MemoryItemBook)
     """What is known of the run's items on all nodes."""
+    totals: TotalsBook | None = None
+    """Where the run's counts are added up; None when the run lives in this process alone."""
     wall_ms: Callable[[], int] = lambda: 0
     """Milliseconds since 1970, to say when an item failed, and in the crawl log."""
     crawl_log: CrawlLog | None = None
     """Gets a line for each outcome."""
+    tracer: Tracer | None = None
+    """Is told of attempts and their phases; None: nobody wants to know."""
     collect: Callable[[], Awaitable[int]] | None = None
     """Clears a piece of what past runs have left in the store; returns how much."""
     on_new_run: Callable[[], None] | None = None
     """Called when this node has made the run, before anything of it is fetched here."""
     go_on: str = ""
     """How a run that has stopped is gone on with, where that is not by its id."""
+    live: LiveDesk | None = None
+    """Lets settings change while the engine runs."""
     tasks: TaskSpiderCalls | None = None
     """The spider, when it works through tasks."""
+    proxies: ProxyPool | None = None
+    """Through which the chain fetches."""
 
 
 class Engine:
@@ -102,13 +129,17 @@ class Engine:
         world, options = parts.world, parts.options
         self.stats = Stats(world.clock)
         self.shutdown = Shutdown(options.graceful_seconds, world.clock)
+        self.place = dict(parts.place)
+        """Where the node runs and can be asked, for the heartbeat."""
         self._parts = parts
         self._options = options
         self._world = world
         self._callbacks = Callbacks(parts.spider, world.run_blocking, parts.spider_base)
         journal = self._make_journal()
+        self.knobs = Knobs.of(options)
+        """What of the engine may change while it runs; set them on its loop, then `poke`."""
         self._admission = Admission(
-            _link_rules(options),
+            lambda: self.knobs.links,
             parts.codec,
             self._callbacks.knows,
             journal.skipped,
@@ -123,13 +154,17 @@ class Engine:
             clock=world.clock,
             rng=world.rng,
             revive=world.revive,
+            counts=self.stats.counts,
         )
         self._signals = Signals(self._session, world.clock)
-        self._pacing = PacerTools(self._session, self._signals, world.clock, options.calm_seconds)
+        self._pacing = PacerTools(
+            self._session, self._signals, world.clock, options.calm_seconds, self.stats.counts
+        )
         self._pump = Pump(
             self._session,
             self._ledger,
             options,
+            self.knobs,
             self.stats,
             self.shutdown,
             journal,
@@ -146,8 +181,10 @@ class Engine:
         self._task: asyncio.Task[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._seeder: Source | None = None
+        self._answers = Answers()
         self._pulse = 0
         self._gauge = self._make_gauge()
+        self._teller = self._make_teller()
         self._reporter = Reporter(
             options.spider,
             self.stats,
@@ -162,6 +199,18 @@ class Engine:
     def progress(self) -> Progress:
         """A snapshot of the work; may be taken at any time on the engine's loop."""
         return self._gauge.progress()
+
+    def poke(self) -> None:
+        """Look at the knobs again; call it on the engine's loop."""
+        self._pump.poke(0)
+
+    def keep_calm(self, seconds: float) -> None:
+        """The gap that hosts are given of which the node has no turn."""
+        self._pacing.calm_seconds = seconds
+
+    def beat(self) -> bytes:
+        """What the node says of itself, as of half a second ago; from any thread."""
+        return self._gauge.last_words()
 
     def stop(self, reason: str = "stop() was called") -> None:
         """Ask the node to stop; call it on the engine's loop."""
@@ -193,6 +242,7 @@ class Engine:
 
     async def run(self) -> RunReport:
         """Work to the end and tell how it was. Does not raise for what can happen to a run."""
+        parts = self._parts
         self._task = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
         self.shutdown.on_change(self._on_shutdown)
@@ -202,9 +252,11 @@ class Engine:
                 return self._reporter.stopped(self.shutdown.reason, None)
             if opened.status.state is RunState.DONE:
                 return self._reporter.joined_finished(opened.status)
-            if opened.state is RunState.NEW and self._parts.on_new_run is not None:
-                self._parts.on_new_run()
+            if opened.state is RunState.NEW and parts.on_new_run is not None:
+                parts.on_new_run()
             self._items.attach(opened.epoch)
+            if parts.totals is not None:
+                parts.totals.attach(opened.epoch)
             return await self._report(await self._crawl(opened))
         except asyncio.CancelledError:
             if self.shutdown.abort_code is None or self._task is None:
@@ -234,7 +286,9 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as services:
                 services.create_task(self._parts.buffer.run())
-                work = (self._tick, self._collect, self._count, self._signals.run)
+                work = [self._tick, self._collect, self._count, self._tell, self._signals.run]
+                if self._parts.live is not None:
+                    work.append(self._parts.live.run)
                 chores = [services.create_task(chore()) for chore in work]
                 try:
                     done = await self._work(opened.epoch, self._seeder)
@@ -305,7 +359,7 @@ class Engine:
         while True:
             self._pulse += 1
             self._gauge.sample()
-            limit = self._options.max_runtime_seconds
+            limit = self.knobs.max_runtime_seconds
             if 0 < limit <= self.stats.elapsed:
                 self.shutdown.request(f"SPIDER_MAX_RUNTIME of {limit:g} s is over")
             await asyncio.sleep(TICK_SECONDS)
@@ -326,17 +380,28 @@ class Engine:
             with suppress(StoreUnavailable):
                 await self._items.flush()
 
+    async def _tell(self) -> None:
+        """Add to the run's totals what this node has counted."""
+        while self._teller is not None:
+            await asyncio.sleep(TELL_SECONDS * self._world.rng.uniform(0.8, 1.0))
+            with suppress(StoreUnavailable):
+                await self._teller.tell()
+
     async def _tell_counts(self) -> None:
         """The last counts; a store that is away does not hold up the end."""
         with suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(LAST_CALL_SECONDS if self.shutdown.requested else 10.0):
                 await self._items.flush()
+                if self._teller is not None:
+                    await self._teller.tell()
 
     async def _tell_last(self) -> None:
-        """Tell what was met at hosts since the last report, if the store answers at once."""
+        """Tell what was met at hosts, and that the node ends, if the store answers at once."""
         with suppress(TimeoutError, RunLost):
             async with asyncio.timeout(LAST_CALL_SECONDS):
                 await self._signals.flush()
+                if self._session.outage_since is None:
+                    await self._session.renew((), self._gauge.goodbye())
 
     async def _call_hook(self, name: str) -> None:
         """Call a hook of the spider, if it has one; a node that is to stop waits no longer."""
@@ -356,6 +421,7 @@ class Engine:
         parts = self._parts
         return StepTools(
             options=self._options,
+            knobs=self.knobs,
             epoch=epoch,
             desk=self._pump,
             session=self._session,
@@ -371,6 +437,8 @@ class Engine:
             stats=self.stats,
             clock=self._world.clock,
             rng=self._world.rng,
+            tracer=parts.tracer,
+            answers=self._answers,
             errands=Errands(parts.tasks, self._callbacks) if parts.tasks is not None else None,
         )
 
@@ -383,6 +451,7 @@ class Engine:
             node=options.node,
             wall_ms=self._parts.wall_ms,
             drop_params=options.drop_query_params,
+            tracer=self._parts.tracer,
         )
 
     def _make_seeder(self, epoch: str) -> Source:
@@ -427,22 +496,35 @@ class Engine:
                 max_hold_seconds=options.max_hold_seconds,
             ),
             pulse=lambda: self._pulse,
-            beat=lambda: self._gauge.beat,
+            beat=self.beat,
             clock=self._world.clock,
             rng=self._world.rng,
         )
 
+    def _make_teller(self) -> Teller | None:
+        totals = self._parts.totals
+        counts = self.stats.counts
+        return Teller(totals, self._options.node, lambda: counts) if totals is not None else None
+
     def _make_gauge(self) -> Gauge:
+        parts = self._parts
         dials = Dials(
             options=self._options,
+            knobs=self.knobs,
             stats=self.stats,
             pump=self._pump,
             session=self._session,
-            buffer=self._parts.buffer,
-            place=self._parts.place,
+            buffer=parts.buffer,
+            place=self.place,
+            vitals=parts.vitals,
+            tally=self._items.tally,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
             seeding_waits=lambda: self._seeder is not None and self._seeder.waits,
             is_stopping=lambda: self.shutdown.requested,
+            answers=self._answers,
+            source_error=lambda: self._seeder.trouble if self._seeder is not None else "",
+            proxies=self._parts.proxies,
+            config=parts.live.beat if parts.live is not None else dict,
         )
         return Gauge(dials, self._world.clock)
 
@@ -487,15 +569,6 @@ class _KeeperLink:
 
     def on_stop(self) -> None:
         self._loop.call_soon_threadsafe(self._shutdown.request, "an operator asked the run to stop")
-
-
-def _link_rules(options: EngineOptions) -> LinkRules:
-    return LinkRules(
-        depth_limit=options.depth_limit,
-        url_length_limit=options.url_length_limit,
-        allowed_domains=options.allowed_domains,
-        drop_query_params=options.drop_query_params,
-    )
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orbweb.download.base import Gate, Meeting, TurnMissed
 from orbweb.engine.session import Session
 from orbweb.engine.signals import Signals
 from orbweb.errors import HostBusy, LeaseLost
 from orbweb.frontier.base import SLACK_MS, Held, PermitCode
+from orbweb.monitor.counts import Counts
 
 SLACK_GROWTH = 4
 """A turn that was missed is asked for again with so many times the slack, so that the next or the
@@ -57,7 +58,7 @@ class Turn:
         return cls(asked, answered + delay, asked + delay + length, mark)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PacerTools:
     """What the pacers of an engine share."""
 
@@ -66,6 +67,8 @@ class PacerTools:
     clock: Callable[[], float]
     calm_seconds: float
     """The gap that a host without a turn of ours is given (see `Detour`)."""
+    counts: Counts = field(default_factory=Counts)
+    """Is told how long requests wait for their turn, and of turns that were missed."""
 
 
 class Pacer:
@@ -92,6 +95,7 @@ class Pacer:
         self._is_held = is_held
         self._renew = renew
         self._slack_ms = SLACK_MS
+        self._claimed: float | None = tools.clock()
         self._began = 0.0
         self._used: Turn | None = None
         self._corrected: asyncio.Future[None] | None = None
@@ -125,6 +129,9 @@ class Pacer:
             except TimeoutError:
                 raise TurnMissed from None
         self._began = self._tools.clock()
+        if self._claimed is not None:
+            self._tools.counts.waited(self._began - self._claimed)
+            self._claimed = None
         self._used, self._turn, self._slack_ms = self._turn, None, SLACK_MS
 
     def sent(self) -> None:
@@ -159,6 +166,7 @@ class Pacer:
 
     def _look_back(self, used: Turn) -> None:
         if self._corrected is None and self._tools.clock() > used.end:
+            self._tools.counts.late += 1
             self._corrected = self._tools.signals.move(self._held, used.mark)
 
     async def _wait(self) -> None:
@@ -198,6 +206,7 @@ class Pacer:
             mark = self._turn.mark
             self._slack_ms = min(self._slack_ms * SLACK_GROWTH, MOST_SLACK_MS)
         slack_ms = self._slack_ms
+        self._tools.counts.permits += 1
         permit, asked = await self._tools.session.permit(self._held, mark, slack_ms)
         if permit.code is PermitCode.LATER:
             raise HostBusy(f"{self._host} is not to be fetched from now")

@@ -64,6 +64,8 @@ class RunReport:
     """`run_id`, `namespace`, `redis_key` of a run in a store."""
     quality: Mapping[str, Any] = field(default_factory=dict)
     """What the items of the whole run look like; empty when it was not looked at."""
+    made: Mapping[str, Any] = field(default_factory=dict)
+    """`version`, `code` and `settings` that this node runs with."""
     show_summary: bool = True
     """`RUN_SUMMARY_ENABLE`: the summary line is wanted on stdout."""
 
@@ -104,6 +106,7 @@ class RunReport:
             },
             "outputs": list(self.outputs),
             "quality": dict(self.quality),
+            **self.made,
         }
 
     def line(self) -> str:

@@ -25,6 +25,7 @@ from orbweb.frontier.base import (
     Status,
 )
 from orbweb.log import get_logger
+from orbweb.monitor.counts import Counts
 
 T = TypeVar("T")
 
@@ -55,8 +56,12 @@ class Session:
         clock: Callable[[], float],
         rng: random.Random,
         revive: Revive | None = None,
+        counts: Counts | None = None,
     ) -> None:
-        """`revive` is awaited in an outage before each repetition, for a store that is ours."""
+        """`revive` is awaited in an outage before each repetition, for a store that is ours.
+
+        `counts` are told how long calls take, and of outages.
+        """
         self.node = node
         self.lease_ms = lease_ms
         self.outage_since: float | None = None
@@ -65,6 +70,7 @@ class Session:
         self._clock = clock
         self._rng = rng
         self._revive = revive
+        self._counts = counts or Counts()
         self._opened = False
         self._claims = 0
         self._seed_claims = 0
@@ -185,6 +191,7 @@ class Session:
             except StoreUnavailable as error:
                 self._note_outage(error)
             else:
+                self._counts.store_answered(self._clock() - sent)
                 if self.outage_since is not None:
                     self._note_return()
                 return answer, sent
@@ -198,6 +205,7 @@ class Session:
     def _note_outage(self, error: StoreUnavailable) -> None:
         if self.outage_since is None:
             self.outage_since = self._clock()
+            self._counts.outages += 1
             log.warning("store unavailable, waiting for it: %s", error)
 
     def _note_return(self) -> None:

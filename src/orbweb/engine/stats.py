@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from orbweb.frontier.base import Ack, Nack, NackResult
 from orbweb.model.reasons import Reason
+from orbweb.monitor.counts import Counts
 
 KEYS = (
     "request_ok",
@@ -36,6 +37,8 @@ class Stats:
         self._clock = clock
         self._counts: Counter[str] = Counter(dict.fromkeys(KEYS, 0))
         self._started = clock()
+        self.counts = Counts()
+        """What nodes add up to the totals of the run."""
         self.reasons: Counter[str] = Counter()
         """How requests ended on this node, and why links were not taken."""
 
@@ -72,11 +75,13 @@ class Stats:
     def skipped(self, reason: Reason, count: int = 1) -> None:
         """Links or seeds that were not taken."""
         self.reasons[reason] += count
+        self.counts.ended(reason, count)
         self.incr("dropped", count)
 
     def acked(self, ack: Ack) -> None:
         """A request that this node has finished."""
         self.reasons[ack.reason] += 1
+        self.counts.ended(ack.reason)
         self.incr("item", ack.items)
         for reason, count in ack.skipped:
             self.skipped(Reason(reason), count)
@@ -91,9 +96,16 @@ class Stats:
         """A request that this node has given back."""
         if result is NackResult.DEAD:
             self.reasons[nack.reason] += 1
+            self.counts.ended(nack.reason)
             self.gave_up(nack.reason)
         elif result is NackResult.REQUEUED and nack.counted:
+            self.counts.again(nack.reason)
             self.incr("retry")
+
+    def lost(self) -> None:
+        """Another node has taken over a lease of this one."""
+        self.counts.lost += 1
+        self.incr("lease_lost")
 
     def gave_up(self, reason: str) -> None:
         """A request that became a dead letter."""

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
 from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome, Redirected
+from orbweb.download.robots import ROBOTS_FAILED
 from orbweb.engine.errands import BadErrandError, parent_of
 from orbweb.engine.journal import Attempt
 from orbweb.engine.outputs import Outputs, Refused
 from orbweb.engine.pacer import Pacer, Turn
 from orbweb.engine.tools import StepTools
-from orbweb.engine.traces import is_mistake, own_trace
+from orbweb.engine.traces import is_mistake, own_trace, place_of
 from orbweb.errors import (
     HostBusy,
     LeaseLost,
+    NoProxyFree,
     NotRetryError,
     OrbwebError,
     PipelineError,
@@ -30,6 +33,7 @@ from orbweb.errors import (
 from orbweb.frontier.base import TASKS_HOST, Ack, Lease, Nack, NewRequest
 from orbweb.frontier.tasks import page_of
 from orbweb.log import get_logger, writable
+from orbweb.model.answer import pack_answer
 from orbweb.model.fingerprint import request_id
 from orbweb.model.item import ItemRecord, Origin
 from orbweb.model.reasons import Reason
@@ -51,6 +55,9 @@ LONGEST_ERROR = 2000
 
 STORE_PAUSE_SECONDS = 0.5
 
+NO_PROXY_PAUSE_MS = 500, 1500
+"""How long a request that found no proxy stays away: short, as the pool may be changed at once."""
+
 log = get_logger("orbweb.engine")
 
 
@@ -70,6 +77,8 @@ class Page:
     outputs: Outputs
     reason: Reason = Reason.DONE
     error: str = ""
+    answer: bytes = b""
+    """Of a page that failed: what is kept of its response."""
 
 
 class _SinkClosed(Exception):
@@ -105,6 +114,8 @@ class Step:
         self.held = lease.held
         self.over = False
         self.attempt = Attempt(lease)
+        if tools.tracer is not None and tools.tracer.samples():
+            self.attempt.marks = [("claim", tools.clock())]
         self._tools = tools
         self._task: asyncio.Task[None] | None = None
         self._parts: list[_Part] = []
@@ -148,6 +159,11 @@ class Step:
         except HostBusy as error:
             log.debug("%s: %s", self.lease.id, error)
             self._settle(Nack(*self.held, counted=False, reason=Reason.RATE_WAIT))
+        except NoProxyFree as error:
+            log.debug("%s: %s", self.lease.id, error)
+            self._tools.stats.incr("no_proxy")
+            pause_ms = int(self._tools.rng.uniform(*NO_PROXY_PAUSE_MS))
+            self._settle(Nack(*self.held, pause_ms, counted=False, reason=Reason.NO_PROXY))
         except RunLost:
             raise
         except _SinkClosed as error:
@@ -178,6 +194,9 @@ class Step:
     async def _work(self, request: Request) -> Page | None:
         """Fetch and parse; None when the outcome is handed in already."""
         tools = self._tools
+        if tools.knobs.links.is_excluded(request.url):  # the rules have changed since it was taken
+            self._settle(Ack(*self.held, Reason.EXCLUDED))
+            return None
         try:
             tools.callbacks.resolve(request)
         except SpiderError as error:
@@ -186,7 +205,19 @@ class Step:
         if self.over:
             return None
         response = result.response if isinstance(result, Fetched | Failed) else None
-        self.attempt.answered(result.request, response, self._pacer.seconds)
+        attempt = self.attempt
+        attempt.answered(result.request, response, self._pacer.seconds)
+        now = tools.clock()
+        attempt.mark("fetch", now - self._pacer.seconds)
+        attempt.mark("parse", now)
+        if request.auto_request:
+            tools.stats.counts.answered(attempt.status, attempt.ms / 1000, attempt.size_bytes)
+        failed = result if isinstance(result, Failed | Dropped) else None
+        tools.answers.note(
+            self.lease.host,
+            attempt.status,
+            failed.reason if failed else None,
+        )
         if isinstance(result, Fetched):
             tools.desk.fetched(self)
             return await self._parse(result.request, result.response)
@@ -214,7 +245,7 @@ class Step:
             try:
                 return await self._tools.chain.download(
                     request,
-                    download_midware=self._midware(request),
+                    download_midware=self._tools.callbacks.midware(request),
                     gate=self._pacer,
                     admit=self._admit_redirect,
                 )
@@ -237,18 +268,6 @@ class Step:
                 raise LeaseLost(f"lease of {self.lease.id} is lost")
             if not free:
                 return Reason.DUPLICATE_REDIRECT
-        return None
-
-    def _midware(self, request: Request) -> Callable[[Request], Any] | None:
-        """The request's own `download_midware`, else the spider's if it has one."""
-        own = request.download_midware
-        if own is not None:
-            found = own if callable(own) else getattr(self._tools.spider, own, None)
-            if callable(found):
-                return found
-        if self._tools.callbacks.overrides("download_midware"):
-            hook: Callable[[Request], Any] = self._tools.spider.download_midware
-            return hook
         return None
 
     def _is_held(self) -> bool:
@@ -307,7 +326,7 @@ class Step:
 
     def _fail_errand(self, url: str, outputs: Outputs, error: Exception) -> Page | None:
         retries, text = self.lease.retries, error_text(error)
-        if not isinstance(error, NotRetryError) and retries < self._tools.options.run.max_retries:
+        if not isinstance(error, NotRetryError) and retries < self._tools.knobs.max_retries:
             backoff_ms = self._tools.backoff_ms(retries, None)
             self._give_back(Reason.CALLBACK_ERROR, text, backoff_ms)
             return None
@@ -320,7 +339,7 @@ class Step:
     async def _parse(self, request: Request, response: Response | None) -> Page | None:
         outputs = self._new_outputs(request)
         try:
-            if response is not None and not await self._is_valid(request, response):
+            if response is not None and not await self._tools.callbacks.accepts(request, response):
                 self._settle(Ack(*self.held, Reason.VALIDATION))
                 return None
             function = self._tools.callbacks.resolve(request)
@@ -340,12 +359,6 @@ class Step:
                 log.error("callback failed on %s", request.url, exc_info=own_trace(error))
             return await self._fail(request, response, Reason.CALLBACK_ERROR, error, outputs)
         return Page(request.url, outputs)
-
-    async def _is_valid(self, request: Request, response: Response) -> bool:
-        callbacks = self._tools.callbacks
-        if not callbacks.overrides("validate"):
-            return True
-        return await callbacks.call(self._tools.spider.validate, request, response) is not False
 
     def _new_outputs(self, request: Request) -> Outputs:
         tools = self._tools
@@ -421,6 +434,7 @@ class Step:
                 error,
                 tuple(outputs.skipped.items()),
                 self._emitted,
+                page.answer,
             )
         )
 
@@ -429,6 +443,7 @@ class Step:
         if not self._parts:
             return []
         self._tools.ledger.finishing(self.held)
+        self.attempt.mark("items", self._tools.clock())
         await asyncio.wait([part.answer for part in self._parts])
         try:
             answers = [part.answer.result() for part in self._parts]
@@ -444,6 +459,17 @@ class Step:
         await self._answered(lambda: items.keep_failed(rejected, part.origin, url))
         await self._answered(lambda: items.durable(part.sent, rejected))
         items.count(part.yielded, part.origin)
+        self._count_items(part, rejected)
+
+    def _count_items(self, part: _Part, rejected: list[Rejected]) -> None:
+        counts = self._tools.stats.counts
+        yielded = Counter(record.table for record in part.yielded)
+        sent = Counter(record.table for record in part.sent)
+        failed = Counter({each.record.key: each.record.table for each in rejected}.values())
+        for table, number in yielded.items():
+            counts.item(table, "stored", sent[table] - failed[table])
+            counts.item(table, "filtered", number - sent[table])
+            counts.item(table, "failed", failed[table])
 
     # -- failures
 
@@ -462,10 +488,11 @@ class Step:
 
         Of a page that failed for good, what it had yielded before still enters.
         """
-        retries, most = self.lease.retries, self._tools.options.run.max_retries
-        text = error_text(error)
+        retries, most = self.lease.retries, self._tools.knobs.max_retries
+        place = place_of(error)
+        text = error_text(error)[: LONGEST_ERROR - len(place)] + place
         shown = text.removesuffix(f" for {request.url}")
-        if reason is Reason.ROBOTS_UNREACHABLE and retry_after is not None:
+        if reason in ROBOTS_FAILED and retry_after is not None:
             await self._tools.pacing.signals.hold_off(self.lease.host, retry_after)
         if retry and retries < most:
             await self._hook("exception_request", request, response, error)
@@ -486,7 +513,12 @@ class Step:
         outputs = outputs or self._new_outputs(request)
         if self._tools.callbacks.overrides("failed_request"):
             await self._collect_failed(request, response, outputs)
-        return Page(request.url, outputs, reason, text or str(reason))
+        answer = self._kept(response)
+        return Page(request.url, outputs, reason, text or str(reason), answer)
+
+    def _kept(self, response: Response | None) -> bytes:
+        most = self._tools.options.failed_response_bytes
+        return pack_answer(response, most) if response is not None and most else b""
 
     async def _collect_failed(
         self, request: Request, response: Response | None, outputs: Outputs
@@ -515,7 +547,7 @@ class Step:
     async def _again(self, result: Again) -> Page | None:
         """A middleware wants another try with this request: the lease's own id stays."""
         error = OrbwebError("a middleware asked for another try")
-        if self.lease.retries >= self._tools.options.run.max_retries:
+        if self.lease.retries >= self._tools.knobs.max_retries:
             return await self._fail(
                 result.request, None, Reason.MIDDLEWARE_ERROR, error, retry=False
             )
@@ -536,6 +568,7 @@ class Step:
     def _settle(self, outcome: Ack | Nack) -> None:
         if not self.over:
             self.over = True
+            self.attempt.mark("ack", self._tools.clock())
             if outcome.error:
                 outcome = outcome._replace(error=writable(outcome.error)[:LONGEST_ERROR])
             self._tools.desk.settle(self, outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +10,9 @@ from types import TracebackType
 from orbweb.errors import OrbwebError
 
 PACKAGE = str(Path(__file__).resolve().parents[1]) + "/"
+LIBRARIES = tuple(
+    sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
 MOST = 1000
 """Errors that are remembered; when there are more, they are written in full again."""
 
@@ -36,6 +40,17 @@ def is_mistake(error: BaseException) -> bool:
         return True
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     return not all(_is_ours(file) for file in files) and _is_ours(files[-1])
+
+
+def place_of(error: BaseException) -> str:
+    """Where in the spider's own code an error came up, as ` (shop.py:31 in parse)`; else empty.
+
+    It is the innermost line that belongs neither to this package nor to a library.
+    """
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not _is_ours(frame.filename) and not frame.filename.startswith(LIBRARIES):
+            return f" ({Path(frame.filename).name}:{frame.lineno} in {frame.name})"
+    return ""
 
 
 class KnownErrors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +14,7 @@ from orbweb.errors import OrbwebError, RunLost
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.hosttable import HostRow
 from orbweb.frontier.jobbook import PAGE, JobBook, Placed
-from orbweb.frontier.urls import UrlState, Wanted
+from orbweb.frontier.urls import Place, UrlState, Wanted
 from orbweb.model.codec import decode
 from orbweb.model.fingerprint import fingerprint, request_id
 from orbweb.model.reasons import Reason
@@ -25,6 +25,10 @@ from orbweb.monitor.log_reader import LogReader
 
 STREAM_PAGES = 10
 """Of the lines in the store the latest so many thousand are searched; the rest is on disks."""
+
+
+SILENT_MS = 15_000
+"""What a node said that has been silent for longer is not believed any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class Facts:
     """Of the crawl log, in the order of their time."""
     node: dict[str, object] = field(default_factory=dict)
     """What the node that holds it said of itself, and `silent_ms`."""
+    without_proxy: Sequence[str] = ()
+    """Nodes at work that found no proxy for its host just now; only of one that is pending."""
     parent_url: str = ""
     """Of the page on which it was found, where that is known."""
     near: Sequence[str] = ()
@@ -134,7 +140,7 @@ class Inquiry:
             with suppress(RunLost):
                 state = await _look(admin, info, wanted)
             host = await admin.hosts.look(wanted.host)
-            robots = await _robots(admin, rules, request.url, canonical)
+            robots = await robots_facts(admin.robots, rules, request.url, canonical)
         lines = await self._lines(book, id)
         repeated = [line.id for line in lines if line.page == id]
         if wanted is not None and state is not None and not state.known and repeated:
@@ -167,6 +173,9 @@ class Inquiry:
             parent = await self._parent(admin, info, book, facts)
         if state is not None and state.node and info is not None:
             node = await self._node(admin, info, state.node)
+        without_proxy = tuple[str, ...]()
+        if state is not None and state.place is not Place.NOWHERE and info is not None:
+            without_proxy = await self._without_proxy(admin, info, host_of(facts.request.url))
         if state is not None and not state.known and not facts.lines and info is not None:
             for url in _spellings(facts.request.url):
                 canonical, wanted = _identity(Request(url), facts.rules)
@@ -174,7 +183,9 @@ class Inquiry:
                     continue
                 if (await _look(admin, info, wanted)).known:
                     near.append(canonical)
-        return replace(facts, parent_url=parent, node=node, near=tuple(near))
+        return replace(
+            facts, parent_url=parent, node=node, near=tuple(near), without_proxy=without_proxy
+        )
 
     async def _parent(self, admin: Admin, info: RunInfo, book: JobBook, facts: Facts) -> str:
         id = facts.parent_id or ""
@@ -193,6 +204,14 @@ class Inquiry:
                 return {**self._said(node.beat), "silent_ms": node.silent_ms}
         return {}
 
+    async def _without_proxy(self, admin: Admin, info: RunInfo, host: str) -> tuple[str, ...]:
+        lacking = []
+        for node in await admin.nodes(info):
+            hosts = self._said(node.beat).get("no_proxy") if node.silent_ms < SILENT_MS else None
+            if isinstance(hosts, list) and host in hosts:
+                lacking.append(node.node)
+        return tuple(lacking)
+
     async def _lines(self, book: JobBook, id: str) -> list[CrawlLine]:
         found = set(self._reader.find(id, self._job)) if self._reader else set()
         before = "+"
@@ -209,17 +228,23 @@ async def _look(admin: Admin, info: RunInfo, wanted: Wanted) -> UrlState:
     return await admin.urls.look(info.job, info.run, info.epoch, info.status.shards, wanted)
 
 
-async def _robots(admin: Admin, rules: JobRules, asked: str, url: str) -> RobotsFacts | None:
-    """`asked`: the URL as nodes fetch it, which names the entry; `url`: its canonical form."""
+async def robots_facts(
+    entries: Callable[[str], Awaitable[bytes | None]], rules: JobRules, asked: str, url: str
+) -> RobotsFacts | None:
+    """What robots.txt says, as far as it is known; nothing is fetched for that.
+
+    `entries` gives what is kept of an origin. `asked`: the URL as nodes fetch it, which names the
+    entry; `url`: its canonical form.
+    """
     origin = origin_of(asked)
     if origin is None or not rules.obey_robots:
         return None
-    stored = await admin.robots(origin)
+    stored = await entries(origin)
     entry = RobotsEntry.decode(stored) if stored is not None else None
     if entry is None:
         return None
     if entry.kind is EntryKind.UNREACHABLE:
-        return RobotsFacts(False, unreachable=entry.body.decode("utf-8", "replace"))
+        return RobotsFacts(False, unreachable=entry.failure[1])
     if entry.kind is EntryKind.ALLOW:
         return RobotsFacts(True)
     allowed = Rules(entry.body, rules.robots_agent).allow(url)

@@ -157,24 +157,30 @@ class HostTable:
         )
         return read_look(answer, runs, names)
 
+    async def page(
+        self, part: str, place: int, bases: Sequence[str], sort: Sort, floor: float, cursor: bytes
+    ) -> tuple[bytes, int, list[Seen]]:
+        """One page: the next cursor, how many hosts it names, those that score above `floor`.
+
+        `part` and `place` as in `lua/hosts.lua`; the cursor of the first and of the end is `b"0"`.
+        """
+        following, named, *words = await self._caller.call(
+            "hosts", (self._shard.tag,), (part, cursor, str(sort), f"{floor:.3f}", place, *bases)
+        )
+        seen = [
+            Seen(name.decode(), times, bool(queued), float(score))
+            for name, times, queued, score in zip(*[iter(words)] * 4, strict=True)
+        ]
+        return following, named, seen
+
     async def _walk(
         self, part: str, place: int, bases: Sequence[str], sort: Sort, best: Best
     ) -> AsyncIterator[tuple[int, list[Seen]]]:
         """Page by page: how many hosts it names, and those that may be among the best."""
         cursor = b"0"
         while True:
-            cursor, named, *words = await self._caller.call(
-                "hosts",
-                (self._shard.tag,),
-                (part, cursor, str(sort), f"{best.floor:.3f}", place, *bases),
-            )
-            yield (
-                named,
-                [
-                    Seen(name.decode(), times, bool(queued), float(score))
-                    for name, times, queued, score in zip(*[iter(words)] * 4, strict=True)
-                ],
-            )
+            cursor, named, seen = await self.page(part, place, bases, sort, best.floor, cursor)
+            yield named, seen
             if cursor == b"0":
                 return
 

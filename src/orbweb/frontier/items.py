@@ -146,6 +146,11 @@ class ValkeyItemBook:
         self._run: RunKeys | None = None
         self._epoch = ""
 
+    @property
+    def epoch(self) -> str:
+        """The incarnation of the run; empty before `attach`."""
+        return self._epoch
+
     def attach(self, epoch: str) -> None:
         self._epoch = epoch
         self._run = self._shard.run(self._job, self._run_id, epoch)
@@ -213,6 +218,11 @@ class ValkeyItemBook:
         found = await answer_of(self._client.hgetall(self._shard.job_quality(self._job)))
         others = [entry for name, entry in found.items() if name.decode() != self._epoch]
         return [entry[TIME_BYTES:] for entry in sorted(others)]
+
+    async def entered(self) -> bytes | None:
+        """What `enter_history` has put down of this run, which may be gone; None for nothing."""
+        found = await answer_of(self._client.hget(self._shard.job_quality(self._job), self._epoch))
+        return bytes(found[TIME_BYTES:]) if found else None
 
     async def enter_history(self, ended_at_ms: int, counts: bytes) -> None:
         key = self._shard.job_quality(self._job)

@@ -74,6 +74,24 @@ class ShardKeys:
     def audit(self) -> str:
         return f"{self.tag}:audit"
 
+    @property
+    def tuned(self) -> str:
+        """What live values say of single hosts."""
+        return f"{self.tag}:tuned"
+
+    @property
+    def config(self) -> str:
+        """The live values, and the channel on which a new version is told."""
+        return f"{self.tag}:config"
+
+    @property
+    def config_history(self) -> str:
+        return f"{self.config}:history"
+
+    @property
+    def config_acks(self) -> str:
+        return f"{self.config}:acks"
+
     def robots(self, origin: str) -> str:
         return f"{self.tag}:robots:{origin}"
 
@@ -93,14 +111,35 @@ class ShardKeys:
         """What finished runs of a job have said of their items."""
         return f"{self.tag}:job:{clean(job)}:quality"
 
+    def job_runs(self, job: str) -> str:
+        """How the latest runs of a job were made, and what they came to (`frontier/runbook.py`)."""
+        return f"{self.tag}:job:{clean(job)}:runs"
+
+    def job_pages(self, job: str, epoch: str) -> str:
+        """What each node of a run has counted of its pages."""
+        return f"{self.tag}:job:{clean(job)}:pages:{epoch}"
+
     @property
     def rules(self) -> str:
         """By which rules each job takes links."""
         return f"{self.tag}:rules"
 
+    @property
+    def switches(self) -> str:
+        """Which live values of its own each job has."""
+        return f"{self.tag}:switches"
+
     def job_log(self, job: str) -> str:
         """The latest outcomes of a job (`CRAWL_LOG_STREAM`)."""
         return f"{self.tag}:job:{clean(job)}:log"
+
+    def role(self, name: str) -> str:
+        """Who of the fleet has a role now; what it has put down lies in `:record` behind it."""
+        return f"{self.tag}:role:{clean(name)}"
+
+    def alerts(self, part: str) -> str:
+        """What people and processes say for the judge of alarms, see `frontier/notes.py`."""
+        return f"{self.tag}:alerts:{part}"
 
     def run(self, job: str, run: str, epoch: str) -> RunKeys:
         return RunKeys(f"{self.tag}:run:{clean(job)}:{clean(run)}:{epoch}")
@@ -125,11 +164,13 @@ RUN_KEYS = frozenset(
     {"meta", "body", "ready", "delayed", "deadline", "owner", "expired", "emitted", "hungry"}
     | {"loads", "homes", "left", "outbox"}
     | {"tasks", "open", "fallen", "faults", "failed_tasks", "moved", "idle"}
-    | {"visited", "visits", "parked", "claims", "nodes", "beats", "dead", "why", "reasons", "seen"}
+    | {"visited", "visits", "parked", "claims", "nodes", "beats", "reasons", "seen"}
+    | {"dead", "why", "responses"}
 )
 
-ITEM_KEYS = frozenset({"items", "marks", "failed_items", "quality"})
-"""Keys of a run that no transition reads, see `frontier/items.py`; `collect` removes them."""
+ITEM_KEYS = frozenset({"items", "marks", "failed_items", "quality", "counts"})
+"""Keys of a run that no transition of requests reads, see `frontier/items.py` and `totals.py`;
+`collect` removes them."""
 
 
 def split_run_name(name: str) -> tuple[str, str, str]:

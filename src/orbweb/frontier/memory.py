@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orbweb.errors import RunLost
 from orbweb.frontier.base import (
@@ -13,6 +13,7 @@ from orbweb.frontier.base import (
     SEED_ID,
     SLACK_MS,
     TASKS_HOST,
+    TUNED,
     Ack,
     Claim,
     Held,
@@ -32,6 +33,7 @@ from orbweb.frontier.base import (
     Status,
     TaskLook,
     TaskVerdict,
+    Tuning,
     clock_step_ms,
     wrong_shards,
 )
@@ -48,7 +50,7 @@ from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import Buried, MemoryShard, Place, Run, Task
 from orbweb.frontier.memory_turns import RIVAL_MS, Turns
 from orbweb.frontier.seen import other_kind
-from orbweb.frontier.tasks import TASK_PRIORITY, task_of
+from orbweb.frontier.tasks import TASK_PRIORITY, adopted, task_of
 from orbweb.model.reasons import Reason
 
 SHARD_STEP_MS = 1000
@@ -166,6 +168,19 @@ class MemoryFrontier:
             run.seq += 1
             self._reopen(run)
         return Opened(state, epoch, self._status(run), run.laid is not False)
+
+    async def tune(self, tuning: Tuning) -> bool:
+        """See `Tunable`."""
+        run = self._run()
+        if run.tuned > tuning.version:
+            return False
+        wanted = tuning.config
+        run.tuned = tuning.version
+        run.config = replace(run.config, **{name: getattr(wanted, name) for name in TUNED})
+        self._begin()
+        self._speak(run)
+        self._hosts.tune(run, tuning.version, tuning.hosts)
+        return True
 
     async def open_part(self, config: RunConfig, whole: Opened) -> None:
         name, started = (self.job, self.run_id), whole.status.started_at_ms
@@ -291,6 +306,8 @@ class MemoryFrontier:
         if owner is None:
             return False
         if owner in run.tasks:
+            if request.host != TASKS_HOST:
+                request = request._replace(id=adopted(request.id, owner))
             run.parked.setdefault(fingerprint, request)
             return False
         del run.visited[fingerprint]
@@ -325,9 +342,16 @@ class MemoryFrontier:
             if waiter and host in waiter.ready:
                 waiter.ready.set(host, at)
 
-    def _bury(self, run: Run, id: str, task: Task, tries: int, reason: str, error: str) -> None:
+    def _bury(
+        self, run: Run, held: Held, task: Task, tries: int, reason: str, error: str, answer: bytes
+    ) -> None:
+        id, token = held
         run.of_tasks.fault(id, self._wall, str(reason))
-        run.dead[id] = Buried(task, str(reason), error, tries, self._wall)
+        node = token.rpartition(":")[0]
+        run.dead[id] = Buried(task, str(reason), error, tries, self._wall, node)
+        run.responses.pop(id, None)
+        if answer and len(run.responses) < run.config.kept_responses:
+            run.responses[id] = answer
         run.reasons[str(reason)] += 1
 
     def _forget(self, run: Run, id: str) -> None:
@@ -378,7 +402,8 @@ class MemoryFrontier:
             deliveries = run.expired[id] = run.expired.get(id, 0) + 1
             if deliveries >= run.config.max_deliveries:
                 text = f"handed out {deliveries} times, never answered"
-                self._bury(run, id, task, task.retries + deliveries, Reason.POISON, text)
+                tries = task.retries + deliveries
+                self._bury(run, Held(id, token), task, tries, Reason.POISON, text, b"")
                 self._end_visits(run, id, died=True)
                 self._forget(run, id)
             else:
@@ -673,7 +698,8 @@ class MemoryFrontier:
             self._forget(run, ack.id)
             self._unlease(run, ack.id, task)
             if ack.error:
-                self._bury(run, ack.id, task, task.retries + 1, ack.reason, ack.error)
+                held, tries = Held(ack.id, ack.token), task.retries + 1
+                self._bury(run, held, task, tries, ack.reason, ack.error, ack.response)
             else:
                 run.reasons[str(ack.reason)] += 1
             self._free_slot(run, ack.id, ack.token, task.host)
@@ -719,7 +745,8 @@ class MemoryFrontier:
             run.expired.pop(nack.id, None)
         self._unlease(run, nack.id, task)
         if nack.fatal or (counted and task.retries > run.config.max_retries):
-            self._bury(run, nack.id, task, task.retries, nack.reason, nack.error)
+            held = Held(nack.id, nack.token)
+            self._bury(run, held, task, task.retries, nack.reason, nack.error, b"")
             self._end_visits(run, nack.id, died=True)
             self._forget(run, nack.id)
             result = NackResult.DEAD
@@ -878,6 +905,7 @@ class MemoryFrontier:
             if buried is None:
                 continue
             found += 1
+            run.responses.pop(id, None)
             run.of_tasks.absolve(id)
             if drop:
                 run.reasons[Reason.CANCELLED] += 1
@@ -892,6 +920,7 @@ class MemoryFrontier:
     def _revive(self, run: Run, task: str) -> None:
         if run.of_tasks.revive(task):
             run.dead.pop(f"{task}@end", None)
+            run.responses.pop(f"{task}@end", None)
 
     async def stop(self) -> None:
         run = self._begin()

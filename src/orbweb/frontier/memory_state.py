@@ -46,6 +46,7 @@ class Buried:
     error: str
     tries: int
     at_ms: int
+    node: str = ""
 
 
 class Run:
@@ -75,6 +76,7 @@ class Run:
         self.nodes = TimedSet()
         self.beats: dict[str, tuple[int, bytes]] = {}
         self.dead: dict[str, Buried] = {}
+        self.responses: dict[str, bytes] = {}
         self.reasons: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
         self.own_seen: Seen | None = None
@@ -88,6 +90,8 @@ class Run:
         self.cursor = 0
         self.stopping = False
         self.paused = False
+        self.tuned = 0
+        """Version of the live values that hold."""
         self.started = wall
         self.finished = 0
 

@@ -32,6 +32,9 @@ TRANSITIONS: dict[str, str] = {
     "stop": DRAINING,
     "pause": DRAINING,
     "steer": DRAINING,
+    "tune": DRAINING,
+    "configure": DRAINING,
+    "acknowledge": DRAINING,
     "hosts": "no-writes",
     "look": "no-writes",
     "explain": "no-writes",
@@ -55,6 +58,10 @@ TRANSITIONS: dict[str, str] = {
     "idle_tasks": "no-writes",
     "look_at_tasks": "no-writes",
     "settle_tasks": DRAINING,
+    "lead": DRAINING,
+    "record": DRAINING,
+    "tell": "",
+    "fold": DRAINING,
 }
 """Name of each transition and its script flags. The names are those of the files in `lua/`."""
 
@@ -80,6 +87,7 @@ PIECES: dict[str, tuple[str, ...]] = {
     "report": ("host",),
     "hold_off": ("host",),
     "steer": ("host",),
+    "tune": ("host",),
     "hosts": ("host",),
     "seed_push": ("batch",),
     "take_tasks": ("batch",),

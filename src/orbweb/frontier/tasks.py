@@ -69,6 +69,12 @@ def task_of(id: str) -> str:
     return uid if dot else ""
 
 
+def adopted(id: str, owner: str) -> str:
+    """The id of a request as one of the owner's task."""
+    task, page = task_of(owner), id.rpartition(".")[2]
+    return f"{task}.{page}" if task else page
+
+
 def page_of(id: str) -> str:
     """What names the page of a request, whatever task it belongs to."""
     page = id.rpartition(".")[2]

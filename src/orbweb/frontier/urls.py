@@ -144,7 +144,7 @@ def _read(id: str, answer: Sequence[Any]) -> UrlState:
 
 def dead_letter(id: str, body: bytes, why: bytes) -> DeadLetter:
     """A dead letter from its stored form."""
-    reason, tries, at_ms, error = why.split(b"\n", 3)
+    reason, tries, at_ms, node, error = why.split(b"\n", 4)
     lease = parse_body(id, "", body, 0)
     return DeadLetter(
         id,
@@ -155,4 +155,5 @@ def dead_letter(id: str, body: bytes, why: bytes) -> DeadLetter:
         lease.host,
         lease.priority,
         lease.payload,
+        node.decode(),
     )

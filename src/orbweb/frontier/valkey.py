@@ -45,6 +45,7 @@ from orbweb.frontier.base import (
     Signal,
     Status,
     TaskLook,
+    Tuning,
     clock_step_ms,
     new_epoch,
     wrong_shards,
@@ -344,6 +345,7 @@ class ValkeyFrontier:
             *part,
             int(config.polls),
             tells_words(config),
+            config.kept_responses,
         )
         answer: Sequence[Any] = await self.caller.call("open", (self.shard.tag,), words)
         self._raise_refused(answer, seen)
@@ -361,6 +363,23 @@ class ValkeyFrontier:
                 settings=seen.plan(),
             )
         return answer
+
+    async def tune(self, tuning: Tuning) -> bool:
+        """See `Tunable`."""
+        config = tuning.config
+        words: list[Word] = [
+            tuning.version,
+            config.host_concurrency,
+            config.host_delay_ms,
+            config.fetch_timeout_ms,
+            config.max_retries,
+            policy_words(config),
+        ]
+        hosts = [word for host, pace in tuning.hosts.items() for word in (host, pace.words())]
+        waiting, own, done = 0, 0, 1
+        while done and (waiting >= 0 or own >= 0):
+            done, waiting, own = await self._call("tune", *words, waiting, own, *hosts)
+        return bool(done)
 
     def _raise_refused(self, answer: Sequence[Any], seen: SeenConfig) -> None:
         """The error that an `open` which did nothing stands for."""
@@ -423,9 +442,9 @@ class ValkeyFrontier:
         kind = await self.kind()
         words: list[Word] = []
         for ack in acks:
-            words += (ack.id, ack.token, str(ack.reason), ack.items, ack.error, ack.emitted)
+            words += (ack.id, ack.token, str(ack.reason), ack.items, ack.error, ack.response)
             here, others, children = entering(ack.children, kind)
-            words += (here, others, len(ack.skipped), *children)
+            words += (ack.emitted, here, others, len(ack.skipped), *children)
             for reason, number in ack.skipped:
                 words += (str(reason), number)
         return [bool(flag) for flag in await self._call_seeing("ack", kind, *words)]

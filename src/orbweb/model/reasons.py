@@ -15,6 +15,7 @@ class Reason(StrEnum):
     DUPLICATE_REQUEST = "duplicate_request"
     DUPLICATE_REDIRECT = "duplicate_redirect"
     OFFSITE = "offsite"
+    EXCLUDED = "excluded"
     ROBOTS_DISALLOWED = "robots_disallowed"
     ROBOTS_UNREACHABLE = "robots_unreachable"
     SCHEME = "scheme"
@@ -26,6 +27,7 @@ class Reason(StrEnum):
     QUEUED = "queued"
     RATE_WAIT = "rate_wait"
     RETRY_WAIT = "retry_wait"
+    NO_PROXY = "no_proxy"
     LEASED = "leased"
     # ended
     DONE = "done"
@@ -112,6 +114,14 @@ _TABLE: dict[Reason, _Entry] = {
         "Add the domain to ALLOWED_DOMAINS if it belongs to the crawl.",
         "如果该域名属于抓取范围，请把它加入 ALLOWED_DOMAINS。",
     ),
+    Reason.EXCLUDED: _Entry(
+        "not taken",
+        False,
+        "EXCLUDE_URLS or INCLUDE_URLS leave its URL out",
+        "URL 被 EXCLUDE_URLS 或 INCLUDE_URLS 排除",
+        "Change these rules if it belongs to the crawl: orbweb config list shows live ones.",
+        "如果该网址属于抓取范围，请修改这两项规则；orbweb config list 可查看实时规则。",
+    ),
     Reason.ROBOTS_DISALLOWED: _Entry(
         "not taken",
         False,
@@ -191,6 +201,14 @@ _TABLE: dict[Reason, _Entry] = {
         "上一次尝试失败，正在等待重试",
         "Nothing to do; the wait is set by SPIDER_RETRY_INTERVAL and RETRY_BACKOFF.",
         "无需处理；等待时间由 SPIDER_RETRY_INTERVAL 与 RETRY_BACKOFF 决定。",
+    ),
+    Reason.NO_PROXY: _Entry(
+        "waiting",
+        True,
+        "no proxy of the pool is free for its host",
+        "代理池中没有可用于该站点的代理",
+        "Add proxies to PROXY_LIST or PROXY_FILE, or wait until their rest (PROXY_COOLDOWN) ends.",
+        "请向 PROXY_LIST 或 PROXY_FILE 添加代理，或等待冷却时间（PROXY_COOLDOWN）结束。",
     ),
     Reason.LEASED: _Entry(
         "waiting",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from orbweb.errors import ItemError, PipelineError
 from orbweb.log import event, get_logger
 from orbweb.model.item import Origin
+from orbweb.model.weight import weight
 from orbweb.pipelines.base import BasePipeline
 from orbweb.pipelines.lane import Entry, Lane, Rejected, RunBlocking, Ticket
 from orbweb.settings.names import PIPELINES
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from orbweb.model.item import ItemRecord
 
 __all__ = ["ItemBuffer", "Rejected"]
+
+WAIT_SECONDS = 1.0
+"""A batch that is stored sooner than this is nothing to speak of."""
 
 CLOSE_SECONDS = 5.0
 """How long one pipeline may take to close."""
@@ -40,6 +44,7 @@ class ItemBuffer:
         *,
         flush_interval: float = 0.1,
         max_items: int = 5000,
+        max_bytes: int = 64 * 1024 * 1024,
         batch_items: int = 500,
         retry_min: float = 0.5,
         retry_max: float = 30.0,
@@ -48,7 +53,8 @@ class ItemBuffer:
     ) -> None:
         """Times in seconds. `flush_interval`: least time between two small batches of a table.
 
-        `max_items`: records that may be unanswered before the buffer counts as full.
+        `max_items`, `max_bytes`: records that may be unanswered, and what their rows may hold
+        together, before the buffer counts as full.
         `batch_items`: the largest batch.
         """
         self._lanes = {
@@ -65,7 +71,9 @@ class ItemBuffer:
             for name, pipeline in pipelines.items()
         }
         self._max_items = max_items
+        self._max_bytes = max_bytes
         self._held = 0
+        self._held_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -81,12 +89,23 @@ class ItemBuffer:
 
     @property
     def full(self) -> bool:
-        return self._held >= self._max_items
+        """Too many records are not answered yet, or they are too large."""
+        return self._held >= self._max_items or self._held_bytes >= self._max_bytes
 
     @property
     def troubles(self) -> dict[str, str]:
         """The last error of each pipeline that fails at the moment."""
         return {name: lane.trouble for name, lane in self._lanes.items() if lane.trouble}
+
+    def waits(self) -> dict[str, tuple[float, str]]:
+        """Pipelines that store nothing now: for how many seconds, and the last error."""
+        now = asyncio.get_running_loop().time()
+        waits = {name: lane.waits() for name, lane in self._lanes.items()}
+        return {
+            name: (round(now - since, 1), trouble[:200])
+            for name, (since, trouble) in waits.items()
+            if now - since >= WAIT_SECONDS
+        }
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -96,7 +115,7 @@ class ItemBuffer:
     async def wait_for_room(self) -> None:
         """Wait until the buffer is not full.
 
-        A caller that submits before its next `await` keeps the buffer within `max_items` and one
+        A caller that submits before its next `await` keeps the buffer within its limits and one
         page, however many callers wait.
         """
         while self.full:
@@ -116,8 +135,10 @@ class ItemBuffer:
         if self._closing:
             raise PipelineError("the item buffer is closed: the records were not taken")
         future: asyncio.Future[list[Rejected]] = asyncio.get_running_loop().create_future()
-        ticket = Ticket(future, self._settle, unanswered=1, records=len(records))
+        size = sum(weight(record.row) for record in records)
+        ticket = Ticket(future, self._settle, unanswered=1, records=len(records), size_bytes=size)
         self._held += len(records)
+        self._held_bytes += size
         origin = origin or Origin("", uuid.uuid4().hex, "")
         pages: dict[str, list[ItemRecord]] = {}
         for record in records:
@@ -206,6 +227,7 @@ class ItemBuffer:
 
     def _release(self, ticket: Ticket) -> None:
         self._held -= ticket.records
+        self._held_bytes -= ticket.size_bytes
         if not self.full:
             self._room.set()
 

@@ -1,16 +1,17 @@
-"""Every setting, declared once: name, kind, default, unit, what it does, whether it can be live."""
+"""Every setting, declared once: name, kind, default, unit, what it does, when a change counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
 from orbweb.settings.kinds import (
     CODES,
     COUNT,
+    FIELDS,
     FLAG,
     INTERVAL,
     NUMBER,
@@ -22,10 +23,25 @@ from orbweb.settings.kinds import (
     TEXTS,
     Kind,
 )
+from orbweb.settings.version import own_version
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 DAY = 86_400
+
+
+class When(StrEnum):
+    """When a changed setting counts."""
+
+    HOT = "hot"
+    """At once, in a node that runs: see `orbweb config`."""
+    NEXT_RUN = "next-run"
+    """When the next run of the job is made: a run keeps it for its life."""
+    RESTART = "restart"
+    """When a node is started again."""
+
+
+HOT, NEXT_RUN = When.HOT, When.NEXT_RUN
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +61,10 @@ class Setting:
     most: float | None = None
     """The greatest value allowed."""
     choices: tuple[str, ...] = ()
-    hot: bool = False
-    """It could change while a crawl runs, because nothing is built from it at the start."""
+    when: When = When.RESTART
+    """When a change counts."""
     secret: bool = False
     """It may carry a password: it is masked wherever it is shown."""
-
-
-def _version() -> str:
-    try:
-        return metadata.version("orbweb")
-    except metadata.PackageNotFoundError:
-        return "dev"
 
 
 STORE = (
@@ -65,7 +74,7 @@ STORE = (
     Setting("REDIS_KEY_PREFIX", TEXT, "orbweb", "First part of every key in the store."),
     Setting("FRONTIER_SHARDS", COUNT, 1, "Over how many parts the queue of a run is spread, by "
             "host; one serves thousands of pages a second, more are for a Redis Cluster.",
-            "shards", low=1),
+            "shards", low=1, when=NEXT_RUN),
     Setting("STORE_TIMEOUT", NUMBER, 5.0, "How long one call to the store may take before it is "
             "repeated.", "seconds", above=0),
     Setting("RUN_ID", TEXT, "", "Identity of this execution; the same on all its nodes. Empty = "
@@ -74,23 +83,24 @@ STORE = (
             "sign of life; 0 = for ever.", "seconds", low=0),
     Setting("DEDUP_FILTER", TEXT, "exact", "How seen requests are remembered; memory and lite: in "
             "this process alone.",
-            choices=("exact", "compact", "set", "bloom", "bloom-module", "memory", "lite")),
+            choices=("exact", "compact", "set", "bloom", "bloom-module", "memory", "lite"),
+            when=NEXT_RUN),
     Setting("DEDUP_SCOPE", TEXT, "auto", "Which requests count as seen: those of this run, or "
             "those of all runs of the spider; auto = run when RUN_ID is set, else spider.",
-            choices=("auto", "run", "spider")),
+            choices=("auto", "run", "spider"), when=NEXT_RUN),
     Setting("DEDUP_INITIAL_CAPACITY", COUNT, 1_000_000, "For how many requests the first layer of "
             "bloom, bloom-module, memory or compact is made; each further one is for twice as "
-            "many.", "requests", low=1),
+            "many.", "requests", low=1, when=NEXT_RUN),
     Setting("DEDUP_ERROR_RATE", NUMBER, 1e-6, "How often the first layer of bloom, bloom-module "
             "or memory takes a new request for a seen one; each further one half as often.",
-            above=0, most=0.5),
+            above=0, most=0.5, when=NEXT_RUN),
     Setting("DEDUP_MAX_LAYERS", COUNT, 4, "Most layers of bloom or memory; what comes after the "
-            "last is full makes it err more and more.", "layers", low=1, most=32),
+            "last is full makes it err more and more.", "layers", low=1, most=32, when=NEXT_RUN),
     Setting("DEDUP_WARN_FILL_RATE", NUMBER, 0.8, "At this part of the capacity of all layers of "
             "bloom the log warns, once.", above=0, most=1),
     Setting("DEDUP_GENERATION", NUMBER, 0.0, "Seen requests are kept in generations of this "
             "length, so that `orbweb dedup forget JOB --older-than AGE` can forget old ones; 0 = "
-            "in one.", "seconds", low=0),
+            "in one.", "seconds", low=0, when=NEXT_RUN),
     Setting("DEDUP_ALLOW_LOCAL", FLAG, False, "Let a Spider use memory or lite, although each of "
             "its processes then crawls every page anew."),
     Setting("DROP_QUERY_PARAMS", TEXTS, (), "Query parameters that do not make a URL another "
@@ -120,26 +130,26 @@ TASKS = (
 
 CRAWL = (
     Setting("CONCURRENT_REQUESTS", COUNT, 16, "Requests that one node works on at once.",
-            "requests", low=1, hot=True),
+            "requests", low=1, when=HOT),
     Setting("CONCURRENT_REQUESTS_PER_DOMAIN", COUNT, 8, "Fetches at once on one host, over all "
-            "nodes; 0 = no limit.", "requests", low=0, hot=True),
+            "nodes; 0 = no limit.", "requests", low=0, when=HOT),
     Setting("DOWNLOAD_DELAY", NUMBER, 0.0, "Least time between two fetches of one host, over all "
-            "nodes.", "seconds", low=0, hot=True),
+            "nodes.", "seconds", low=0, when=HOT),
     Setting("RANDOMIZE_DOWNLOAD_DELAY", FLAG, False, "Make each delay longer by up to a half, "
-            "never shorter."),
+            "never shorter.", when=HOT),
     Setting("AUTOTHROTTLE_ENABLED", FLAG, False, "Find out for each host, once for all nodes, how "
-            "fast it can be fetched without harm; DOWNLOAD_DELAY stays the least delay."),
+            "fast it can be fetched without harm; DOWNLOAD_DELAY stays the least delay.", when=HOT),
     Setting("AUTOTHROTTLE_START_DELAY", NUMBER, 1.0, "Delay with which that begins.", "seconds",
-            above=0),
+            above=0, when=HOT),
     Setting("AUTOTHROTTLE_MAX_DELAY", NUMBER, 60.0, "Longest delay that it comes to.", "seconds",
-            above=0),
+            above=0, when=HOT),
     Setting("CIRCUIT_FAILURE_THRESHOLD", COUNT, 10, "After so many failed fetches of a host in a "
-            "row all nodes leave it alone for a time; 0 = never.", "fetches", low=0),
+            "row all nodes leave it alone for a time; 0 = never.", "fetches", low=0, when=HOT),
     Setting("CIRCUIT_COOLDOWN", NUMBER, 60.0, "How long they do so at first; afterwards one "
             "request tries it, and each time that it fails too the time doubles.", "seconds",
-            above=0),
+            above=0, when=HOT),
     Setting("HOST_BACKLOG_LIMIT", COUNT, 0, "Hosts with more waiting requests than this come after "
-            "all others; 0 = no limit.", "requests", low=0),
+            "all others; 0 = no limit.", "requests", low=0, when=HOT),
     Setting("MAX_PENDING", COUNT, 0, "start_requests pauses while more requests than this are not "
             "finished; 0 = no limit.", "requests", low=0),
     Setting("REQUIRE_RATE_APPROVAL", FLAG, False, "Fetch hosts without an approved rate no faster "
@@ -153,30 +163,34 @@ CRAWL = (
     Setting("GRACEFUL_TIMEOUT", NUMBER, 4.0, "How long requests in work may go on after SIGTERM "
             "before they are given back.", "seconds", low=0),
     Setting("SPIDER_MAX_RUNTIME", NUMBER, 0.0, "Stop gracefully after this time; 0 = never.",
-            "seconds", low=0),
+            "seconds", low=0, when=HOT),
     Setting("CALLBACK_THREADS", COUNT, 4, "Threads that run callbacks that are not async.",
             "threads", low=1),
     Setting("DEPTH_LIMIT", COUNT, 0, "Links deeper than this are dropped; 0 = no limit.",
-            "links", low=0, hot=True),
+            "links", low=0, when=HOT),
     Setting("URL_LENGTH_LIMIT", COUNT, 8192, "Longer URLs are dropped; 0 = no limit.",
-            "characters", low=0, hot=True),
+            "characters", low=0, when=HOT),
     Setting("ALLOWED_DOMAINS", TEXTS, (), "Only these domains and those below them; "
-            "empty = all."),
+            "empty = all.", when=HOT),
+    Setting("EXCLUDE_URLS", TEXTS, (), "Regular expressions: URLs in which one of them finds "
+            "something are left out, queued ones too.", when=HOT),
+    Setting("INCLUDE_URLS", TEXTS, (), "The same: URLs in which none of them finds something are "
+            "left out; empty = all are in.", when=HOT),
     Setting("SPIDER_MAX_RETRY_TIMES", COUNT, 3, "How often a failed request is tried again.",
-            "times", low=0, hot=True),
+            "times", low=0, when=HOT),
     Setting("SPIDER_RETRY_INTERVAL", NUMBER, 1.0, "Wait before the first retry.", "seconds",
-            low=0, hot=True),
+            low=0, when=HOT),
     Setting("RETRY_BACKOFF", NUMBER, 2.0, "Each further retry waits this many times longer; "
-            "1 = always the same.", low=1, hot=True),
+            "1 = always the same.", low=1, when=HOT),
     Setting("RETRY_MAX_INTERVAL", NUMBER, 300.0, "Longest wait before a retry.", "seconds",
-            low=0, hot=True),
+            low=0, when=HOT),
     Setting("RETRY_AFTER_MAX", NUMBER, 3600.0, "Longest Retry-After that is followed; 0 = the "
-            "header is not looked at.", "seconds", low=0, hot=True),
+            "header is not looked at.", "seconds", low=0, when=HOT),
 )  # fmt: skip
 
 DOWNLOAD = (
-    Setting("USER_AGENT", TEXT, f"orbweb/{_version()}", "What the crawler says it is; add how "
-            "to reach you."),
+    Setting("USER_AGENT", TEXT, f"orbweb/{own_version()}", "What the crawler says it is; add how "
+            "to reach you.", when=HOT),
     Setting("ROBOTS_OBEY", FLAG, True, "Follow robots.txt (RFC 9309)."),
     Setting("ROBOTS_USER_AGENT", TEXT, "", "Name looked for in robots.txt; empty = the product "
             "name in USER_AGENT."),
@@ -185,26 +199,50 @@ DOWNLOAD = (
     Setting("ROBOTS_CRAWL_DELAY_MAX", NUMBER, 60.0, "Longest crawl-delay of a robots.txt that is "
             "kept to; a longer one counts as this.", "seconds", low=0),
     Setting("REQUEST_TIMEOUT", NUMBER, 30.0, "Longest time for one fetch as a whole.", "seconds",
-            above=0, hot=True),
+            above=0, when=HOT),
     Setting("CONNECT_TIMEOUT", NUMBER, 10.0, "Longest time to connect, TLS included.", "seconds",
-            above=0, hot=True),
+            above=0, when=HOT),
     Setting("READ_TIMEOUT", NUMBER, 20.0, "Longest silence while an answer arrives.", "seconds",
-            above=0, hot=True),
+            above=0, when=HOT),
     Setting("MAX_RESPONSE_SIZE", SIZE, 32 * MIB, "Largest body, counted after decompression; "
-            "0 = no limit.", "bytes", low=0, hot=True),
+            "0 = no limit.", "bytes", low=0, when=HOT),
     Setting("MAX_REDIRECTS", COUNT, 10, "Most redirects followed for one request.", "redirects",
-            low=0, hot=True),
+            low=0, when=HOT),
     Setting("ALLOWED_CONTENT_TYPES", TEXTS, (), "Prefixes of content types that are read; "
             "empty = all."),
     Setting("CHECK_STATUS_CODE", FLAG, True, "Only good answers reach the callback; False = all "
             "do."),
     Setting("RETRY_STATUS_CODES", CODES, (408, 429, 500, 502, 503, 504, 522, 524), "Status codes "
-            "that are tried again."),
+            "that are tried again.", when=HOT),
     Setting("ACCEPT_STATUS_CODES", CODES, (), "Status codes, besides 2xx, that reach the "
-            "callback."),
+            "callback.", when=HOT),
     Setting("USE_SESSION", FLAG, False, "Keep the cookies that sites set, and send them back."),
     Setting("DOWNLOADER_MIDDLEWARES", PATHS, (), "Classes that see every request and answer, in "
             "this order."),
+)  # fmt: skip
+
+PROXIES = (
+    Setting("PROXY_ENABLE", FLAG, True, "Send requests through the proxies of PROXY_LIST and "
+            "PROXY_FILE, where one of them is set; False = straight to the hosts.", when=HOT),
+    Setting("PROXY_LIST", TEXTS, (), "Proxies that requests go through in turn: "
+            "http://user:password@host:port, https://… or socks5://….", secret=True, when=HOT),
+    Setting("PROXY_FILE", TEXT, "", "File with a proxy a line, read again when it has changed; "
+            "beside PROXY_LIST.", when=HOT),
+    Setting("PROXY_COOLDOWN", NUMBER, 60.0, "How long a proxy rests from a host for which it has "
+            "failed; the time doubles with each further failure in a row.", "seconds", above=0,
+            when=HOT),
+    Setting("PROXY_COOLDOWN_MAX", NUMBER, 900.0, "Longest such rest.", "seconds", above=0,
+            when=HOT),
+    Setting("PROXY_COOLDOWN_STATUS_CODES", CODES, (403, 429), "Status codes of an answer after "
+            "which its proxy rests from that host; 407 always.", when=HOT),
+    Setting("PROXY_SUSPECT_BAN_AFTER", COUNT, 3, "So many exchanges in a row that broke off count "
+            "as a failure of the proxy.", "exchanges", low=1, when=HOT),
+)  # fmt: skip
+
+CONFIG = (
+    Setting("CONFIG_SOURCE", TEXT, "", "Where live values come from besides the store: "
+            "file:orbweb.live.toml, etcd://host/prefix/, "
+            "consul://host/prefix/ or nacos://host/DATA_ID; empty = nowhere.", secret=True),
 )  # fmt: skip
 
 OUTPUT = (
@@ -223,6 +261,8 @@ OUTPUT = (
             "usual; 0 = none.", "runs", low=0),
     Setting("ITEM_MAX_CACHED_COUNT", COUNT, 5000, "When this many items wait to be stored, the "
             "node takes no further requests.", "items", low=1),
+    Setting("ITEM_MAX_CACHED_SIZE", SIZE, 64 * MIB, "The same when the items that wait hold about "
+            "so much text and data, such as 64 MiB.", "bytes", low=1),
     Setting("BUFFER_FLUSH_INTERVAL", NUMBER, 0.1, "Longest time that items wait for others to be "
             "stored with.", "seconds", low=0),
     Setting("OUTPUT_DIR", TEXT, "", "Folder of the files with items; empty = the working "
@@ -244,7 +284,9 @@ OUTPUT = (
     Setting("LOGSTATS_INTERVAL", NUMBER, 60.0, "Time between two log lines about the progress, "
             "where no live line is shown; 0 = none.", "seconds", low=0),
     Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",
-            choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")),
+            choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), when=HOT),
+    Setting("LOG_LEVELS", TEXTS, (), "Levels of single loggers as NAME=LEVEL, for example "
+            "orbweb.keeper=DEBUG,spider.shop=WARNING.", when=HOT),
     Setting("LOG_FILE", OPTIONAL_TEXT, None, "File that log lines go to besides stderr."),
     Setting("LOG_FORMAT", TEXT, "text", "Log lines for people, or JSON objects for machines.",
             choices=("text", "json")),
@@ -270,6 +312,14 @@ OUTPUT = (
             "the store, for all machines; 0 = none.", "lines", low=0),
     Setting("RUN_SUMMARY_ENABLE", FLAG, True, "Print one line ORBWEB_RUN_SUMMARY {json} at the "
             "end."),
+)  # fmt: skip
+
+FAILURES = (
+    Setting("FAILED_RESPONSE_MAXSIZE", SIZE, 64 * 1024, "So much of the last body of a request "
+            "that is given up is kept in the store, packed; 0 = no response is kept.", "bytes",
+            low=0),
+    Setting("FAILED_RESPONSES_KEPT", COUNT, 1000, "Of so many failed requests of a run (of each "
+            "of its shards) the response is kept.", "responses", low=0),
 )  # fmt: skip
 
 DATABASES = (
@@ -335,10 +385,112 @@ BATCHES = (
             "empty = all are."),
 )  # fmt: skip
 
+ALARMS = (
+    Setting("WARNING_ENABLE", FLAG, True, "Nodes judge the fleet, one of them at a time, and tell "
+            "of alarms; False = only `orbweb alerts watch` does.", ),
+    Setting("WARNING_FEISHU_WEBHOOK", TEXT, "", "Address of a Feishu or Lark robot that gets "
+            "alarms.", secret=True),
+    Setting("WARNING_DINGTALK_WEBHOOK", TEXT, "", "Address of a DingTalk robot that gets alarms.",
+            secret=True),
+    Setting("WARNING_DINGTALK_SECRET", TEXT, "", "Secret with which that robot wants letters "
+            "signed; empty = unsigned.", secret=True),
+    Setting("WARNING_WECHAT_WEBHOOK", TEXT, "", "Address of a WeCom robot that gets alarms.",
+            secret=True),
+    Setting("WARNING_EMAIL", FIELDS, {}, "Mail that gets alarms: host, port, user, password, to, "
+            "ssl.", secret=True),
+    Setting("ALERTS_CHANNELS", TEXTS, (), "Further channels, as NAME=URL: https://… is a webhook "
+            "that gets JSON; feishu+, dingtalk+ and wecom+https://… are robots; any other address "
+            "is Apprise's (slack://…, mailto://…, tgram://…).", secret=True),
+    Setting("ALERTS_ROUTES", TEXTS, (), "Who gets which alarms, as `severity=high owner=li: ops "
+            "mail`; words: severity (this or worse), owner, job, rule. Without any, every channel "
+            "gets all."),
+    Setting("ALERTS_OWNER", TEXT, "", "Whose spider this is, for ALERTS_ROUTES."),
+    Setting("ALERTS_LANGUAGE", TEXT, "auto", "Language of alarms; auto = Chinese for Feishu, "
+            "DingTalk and WeCom, English for others.", choices=("auto", "en", "zh")),
+    Setting("ALERTS_QUIET_HOURS", TEXT, "", "Time of the day, such as 23:00-07:00, in which alarms "
+            "up to ALERTS_QUIET_SEVERITY wait; empty = none."),
+    Setting("ALERTS_QUIET_SEVERITY", TEXT, "mid", "The worst alarms that wait in quiet hours.",
+            choices=("info", "mid", "high")),
+    Setting("ALERTS_TIME_ZONE", TEXT, "", "Time zone of ALERTS_QUIET_HOURS, such as "
+            "Asia/Shanghai; empty = that of the machine."),
+    Setting("ALERTS_INTERVAL", NUMBER, 5.0, "How often the fleet is judged.", "seconds",
+            low=0.1, most=20),
+    Setting("ALERTS_GROUP_WAIT", NUMBER, 3.0, "How long a first alarm of a run waits for others, "
+            "to be one message with them.", "seconds", low=0),
+    Setting("WARNING_INTERVAL", NUMBER, 300.0, "Least time between two messages on one rule of "
+            "one run.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_CALM", NUMBER, 10.0, "How long a thing must be well again before its alarm is "
+            "resolved.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_WINDOW", NUMBER, 60.0, "Over how long rates are measured.", "seconds", low=1,
+            when=HOT),
+    Setting("ALERTS_HEARTBEAT_URL", TEXT, "", "Address that is fetched while the fleet is judged "
+            "and alarms can be told: a service there raises the alarm when that stops.",
+            secret=True),
+    Setting("ALERTS_HEARTBEAT_INTERVAL", NUMBER, 60.0, "How often.", "seconds", above=0),
+    Setting("ALERTS_NODE_SILENT", NUMBER, 60.0, "Alarm node_silent: no heartbeat for so long; 0 = "
+            "never, as of each threshold below.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_NODE_STUCK", NUMBER, 30.0, "Alarm zombie: the event loop of a node stands "
+            "still for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_BACKLOG", COUNT, 100_000, "Alarm backlog: more requests wait, and they become "
+            "more.", "requests", low=0, when=HOT),
+    Setting("ALERTS_BACKLOG_FOR", NUMBER, 300.0, "For how long.", "seconds", low=0, when=HOT),
+    Setting("WARNING_STALL_SECONDS", NUMBER, 600.0, "Alarm no_progress: requests wait, but no good "
+            "page for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_NOTHING_DONE", NUMBER, float(DAY), "Alarm nothing_done: a job's latest run has "
+            "ended without a page within this time.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_SCHEDULE_LATE", NUMBER, 60.0, "Alarm schedule_missed: a batch is due for so "
+            "long and not opened.", "seconds", low=0, when=HOT),
+    Setting("WARNING_FAILED_RATE", NUMBER, 0.5, "Alarm failure_rate: a larger part of the attempts "
+            "of the last minutes failed.", "of 1", low=0, most=1, when=HOT),
+    Setting("WARNING_MIN_REQUESTS", COUNT, 50, "The same: over at least so many attempts.",
+            "requests", low=1, when=HOT),
+    Setting("WARNING_FAILED_COUNT", COUNT, 1000, "Alarm failed_requests: so many requests of a run "
+            "were given up.", "requests", low=0, when=HOT),
+    Setting("ALERTS_BLOCKED_RATE", NUMBER, 0.2, "Alarm blocked: a host refuses a larger part of "
+            "the requests with 403, 429 or a challenge page.", "of 1", low=0, most=1, when=HOT),
+    Setting("ALERTS_DNS_RATE", NUMBER, 0.2, "Alarm dns_failure: a larger part of the attempts "
+            "finds no address for the host.", "of 1", low=0, most=1, when=HOT),
+    Setting("ALERTS_SINK_DOWN", NUMBER, 30.0, "Alarm sink_down: a pipeline could not store a "
+            "batch for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_DISK", NUMBER, 0.9, "Alarm disk_full: so much of a node's disk is used.",
+            "of 1", low=0, most=1, when=HOT),
+    Setting("ALERTS_CPU", NUMBER, 0.85, "Alarm cpu: a node uses more of its core.", "of 1", low=0,
+            when=HOT),
+    Setting("ALERTS_CPU_FOR", NUMBER, 600.0, "For how long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_STORE_MEMORY", NUMBER, 0.85, "Alarm store_memory: the store uses so much of "
+            "its maxmemory.", "of 1", low=0, most=1, when=HOT),
+    Setting("ALERTS_STORE_DOWN", NUMBER, 30.0, "Alarm store_unreachable: the store does not answer "
+            "for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_CONSUMER_STUCK", NUMBER, 45.0, "Alarm consumer_stuck: an `orbweb consume` is "
+            "silent, or has not stored what it took, for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_CONFIG_DRIFT", NUMBER, 60.0, "Alarm config_drift: a node has had older live "
+            "values for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_SOURCE_DOWN", NUMBER, 30.0, "Alarm source_unreachable: a source of live values "
+            "or of tasks does not answer for so long.", "seconds", low=0, when=HOT),
+)  # fmt: skip
+
+METRICS = (
+    Setting("METRICS_PORT", COUNT, -1, "Each node serves its own metrics for Prometheus here; 0 = "
+            "on a free port, -1 = not at all (`orbweb metrics serve` tells those of the fleet).",
+            low=-1, most=65535),
+    Setting("METRICS_HOST", TEXT, "127.0.0.1", "Address on which it does so; 0.0.0.0 = all, for "
+            "anybody who can reach them."),
+    Setting("OTLP_ENDPOINT", TEXT, "", "Each node sends its metrics and traces to this collector "
+            "of OpenTelemetry, such as http://127.0.0.1:4318; empty = nowhere."),
+    Setting("OTLP_HEADERS", TEXTS, (), "What it sends along, as name=value: what the collector "
+            "wants for a login.", secret=True),
+    Setting("OTLP_INTERVAL", NUMBER, 30.0, "How often metrics are sent.", "seconds", above=0),
+    Setting("OTLP_TRACE_RATIO", NUMBER, 0.01, "Part of the requests of which a trace is sent: 1 = "
+            "all, 0 = none.", low=0, most=1),
+)  # fmt: skip
+
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
-        for group in (STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, OUTPUT, DATABASES)
+        for group in (
+            *(STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, PROXIES, CONFIG, OUTPUT),
+            *(FAILURES, METRICS, DATABASES, ALARMS),
+        )
         for setting in group
     }
 )

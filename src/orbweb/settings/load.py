@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orbweb.errors import ConfigError
-from orbweb.log import MASK, mask_address, mask_secrets
+from orbweb.log import MASK, mask_address, mask_hook, mask_secrets
 from orbweb.settings.declarations import DECLARATIONS, Setting
 from orbweb.settings.kinds import FALSE_WORDS, NotThisKind
 from orbweb.settings.names import (
@@ -24,6 +24,18 @@ from orbweb.settings.sources import Layer, environment_layers, file_layer, layer
 
 REDIS_URLS = ("REDIS_URL", "ITEM_REDIS_URL")
 REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
+HOOKS = frozenset(
+    {
+        "ALERTS_CHANNELS",
+        "ALERTS_HEARTBEAT_URL",
+        "WARNING_DINGTALK_WEBHOOK",
+        "WARNING_FEISHU_WEBHOOK",
+        "WARNING_WECHAT_WEBHOOK",
+    }
+)
+"""Settings with addresses whose path or query is itself the secret."""
+
+WEB_SCHEMES = ("http://", "https://")
 USER_PREFIX = "X_"
 
 _SECRET_NAME = re.compile(r"passw|secret|token|api_?key", re.IGNORECASE)
@@ -37,10 +49,16 @@ class Settings(Mapping[str, Any]):
     """
 
     def __init__(
-        self, values: Mapping[str, Any], origins: Mapping[str, str], notes: Iterable[str] = ()
+        self,
+        values: Mapping[str, Any],
+        origins: Mapping[str, str],
+        notes: Iterable[str] = (),
+        given: Mapping[str, Sequence[tuple[str, Any]]] | None = None,
     ) -> None:
+        """`given`: see `sources`."""
         self._values = dict(values)
         self._origins = dict(origins)
+        self._given = dict(given or {})
         self.notes = tuple(notes)
         """Lines that a person should see once: settings that have no effect, and why."""
 
@@ -58,6 +76,26 @@ class Settings(Mapping[str, Any]):
         if name not in self._values:
             raise KeyError(name)
         return self._origins.get(name, "default")
+
+    def changed(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+        """These settings with other values, whose origins are given in words."""
+        given = {
+            name: (*self._given.get(name, ()), (origins[name], values[name])) for name in values
+        }
+        return Settings(
+            {**self._values, **values},
+            {**self._origins, **origins},
+            self.notes,
+            {**self._given, **given},
+        )
+
+    def sources(self, name: str) -> list[tuple[str, Any]]:
+        """All places that give the setting a value, each with it; the first one wins."""
+        if name not in self._values:
+            raise KeyError(name)
+        found = list(reversed(self._given.get(name, ())))
+        setting = DECLARATIONS.get(name)
+        return found if setting is None else [*found, ("default", setting.default)]
 
     def shown(self, name: str) -> str:
         """The value as people may see it: passwords are masked."""
@@ -81,6 +119,10 @@ def masked(name: str, value: Any) -> Any:
     setting = DECLARATIONS.get(name)
     if setting is None or not setting.secret:
         return mask_secrets(value)
+    if name.endswith("_HEADERS"):
+        return f"{value.partition('=')[0]}={MASK}"
+    if name in HOOKS:
+        return mask_hook(value)
     if "://" not in value and (options := _OPTION.sub(rf"\1{MASK}", value)) != value:
         return options
     return mask_address(value)
@@ -93,6 +135,7 @@ class _Draft:
     values: dict[str, Any]
     origins: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    given: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
 
 
 def load_settings(
@@ -121,7 +164,7 @@ def load_settings(
         layer(overrides, "command line", textual=True),
     ):
         _apply(draft, source)
-    return Settings(draft.values, draft.origins, draft.notes)
+    return Settings(draft.values, draft.origins, draft.notes, draft.given)
 
 
 def _apply(draft: _Draft, source: Layer) -> None:
@@ -136,6 +179,7 @@ def _apply(draft: _Draft, source: Layer) -> None:
         taken[name] = given
         draft.values[name] = _read(draft, name, given, value, origin, textual=source.textual)
         draft.origins[name] = origin
+        draft.given.setdefault(name, []).append((origin, draft.values[name]))
 
 
 def _known_name(draft: _Draft, given: str, value: Any, origin: str, *, strict: bool) -> str | None:
@@ -156,6 +200,19 @@ def _known_name(draft: _Draft, given: str, value: Any, origin: str, *, strict: b
         raise ConfigError(f"unknown setting {given!r} ({origin}){_hint(given)}")
     draft.notes.append(f"{origin} is no setting and has no effect{_hint(given)}")
     return None
+
+
+def read_setting(given: str, value: Any, origin: str, *, textual: bool) -> tuple[str, Any]:
+    """The name under which one setting counts, and its value in its final type.
+
+    `textual`: text is read as in the environment. Raises `ConfigError` that names what is wrong,
+    also for a name that is unknown or has no effect.
+    """
+    draft = _Draft({})
+    name = _known_name(draft, given, value, origin, strict=True)
+    if name is None:
+        raise ConfigError("; ".join(draft.notes) or f"{given} ({origin}) has no effect")
+    return name, _read(draft, name, given, value, origin, textual=textual)
 
 
 def _hint(given: str) -> str:
@@ -204,6 +261,8 @@ def _check_limits(setting: Setting, value: Any, where: str) -> None:
         raise ConfigError(f"{where}: choose one of {', '.join(setting.choices)}")
     if setting.name in REDIS_URLS and value and not value.startswith(REDIS_SCHEMES):
         raise ConfigError(f"{where}: the address begins with one of {', '.join(REDIS_SCHEMES)}")
+    if setting.name == "ALERTS_HEARTBEAT_URL" and value and not value.startswith(WEB_SCHEMES):
+        raise ConfigError(f"{where}: the address begins with http:// or https://")
     if setting.name == "USER_AGENT" and not (value.isprintable() and value.split("/")[0].strip()):
         raise ConfigError(f"{where}: it begins with a name, for example mybot/1.0, and is one line")
     if setting.name == "REDIS_KEY_PREFIX" and (not value or set(value) & set("{} \n\t")):

@@ -12,13 +12,21 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from redis.asyncio import Redis
+
+from orbweb.config.last_good import LastGood
+from orbweb.config.resolve import Identity
+from orbweb.config.sources import config_sources
 from orbweb.download.chain import Chain
-from orbweb.download.http import BodyLimits, HttpDownloader, HttpOptions
+from orbweb.download.http import BodyLimits, HttpDownloader
 from orbweb.download.middlewares import load_middlewares
-from orbweb.download.redirects import RedirectRules
+from orbweb.download.proxied import ProxiedDownloader
+from orbweb.download.proxies import ProxyPool
 from orbweb.download.robots import (
     ROBOTS_MAX_BYTES,
     MemoryRobotsStore,
@@ -27,16 +35,18 @@ from orbweb.download.robots import (
     RobotsStore,
 )
 from orbweb.download.send import Sender
-from orbweb.download.status import StatusPolicy
+from orbweb.engine.callbacks import Callbacks
 from orbweb.engine.engine import Engine, EngineParts
+from orbweb.engine.knobs import held_for
 from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import hold_signals, install_signals
 from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread, loop_factory
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.admin import Admin
-from orbweb.frontier.base import Frontier, RunConfig, RunControl
-from orbweb.frontier.embedded import EmbeddedStore
+from orbweb.frontier.base import Frontier, RunConfig, RunControl, Tunable
+from orbweb.frontier.configbook import ConfigBook
+from orbweb.frontier.embedded import FOLDER, EmbeddedStore
 from orbweb.frontier.items import ItemBook, MemoryItemBook, RunCounts, ValkeyItemBook
 from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.local_seen import LocalSeenFrontier
@@ -44,27 +54,48 @@ from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.robots import ValkeyRobotsStore
+from orbweb.frontier.runbook import RunBook
+from orbweb.frontier.runlook import RunLook
 from orbweb.frontier.seen import SeenConfig, SeenKind
 from orbweb.frontier.seen_state import FillWatch, LocalFillWatch
 from orbweb.frontier.servers import Servers, judge_all, reach
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
+from orbweb.frontier.totals import RunTotals
 from orbweb.frontier.valkey import ValkeyFrontier
-from orbweb.log import get_logger
+from orbweb.log import get_logger, set_levels
+from orbweb.metrics.node import Speaker
 from orbweb.model.rate import parse_rate
+from orbweb.monitor.counts import added_up
 from orbweb.monitor.crawl_line import CrawlLog
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
-from orbweb.settings.log import configure_log
+from orbweb.settings.log import configure_log, logger_levels
+from orbweb.spiders.account import Account, CountingLog, run_made
 from orbweb.spiders.base import BaseParser, BaseSpider
+from orbweb.spiders.build_metrics import tell_metrics, tracer, vitals
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.crawl_log import crawl_log
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.judge import judged, quality_rules
+from orbweb.spiders.live import LiveNode, Now, Part
+from orbweb.spiders.live_parts import (
+    Download,
+    download_part,
+    engine_part,
+    http_options,
+    log_part,
+    redirect_rules,
+    status_policy,
+    store_part,
+)
+from orbweb.spiders.live_store import StoreSource
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
+from orbweb.spiders.proxies import build_proxies, proxies_part
 from orbweb.spiders.rules import allowed_domains, robots_agent, tell_rules
 from orbweb.spiders.task import TaskSpider
+from orbweb.spiders.watching import watching
 
 AIR_PENDING = 20_000
 """Seeding of an `AirSpider` pauses while more requests than this wait in memory."""
@@ -102,6 +133,8 @@ class Start:
     """With `monitor`: end with the batch that is open or due now."""
     go_on: str = ""
     """How a run that has stopped is gone on with, where that is not by its id."""
+    watch: bool = True
+    """Take part in the watch over alarms; False where the caller does."""
 
 
 def settings_of(spider: BaseSpider, start: Start | None = None) -> Settings:
@@ -138,17 +171,22 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
         stack.callback(
             hold_signals(spider.stop, settings["GRACEFUL_TIMEOUT"], lambda: not spider.is_bound)
         )
-        store = await _open_store(spider, settings, start, stack)
+        node = uuid.uuid4().hex
+        store, live = await _open_store(spider, settings, start, stack, node)
+        settings = live.settings
         if store.book is not None:
             await tell_rules(store.book, settings, spider)
-        node = uuid.uuid4().hex
         lines = await stack.enter_async_context(
             crawl_log(settings, start.directory or Path.cwd(), spider.name, node, store.book)
         )
-        engine = _build_engine(spider, settings, start, store, stack, node, lines)
-        uninstall = install_signals(engine.shutdown)
+        counting = CountingLog(lines)
+        account = Account(store.runs, run_made(spider, settings), counting.tally)
+        tell = partial(_tell, account, store, node)
+        engine = _build_engine(spider, live, start, store, stack, node, counting, tell)
+        uninstall = install_signals(engine.shutdown, live.reload)
         stack.callback(uninstall)
         spider.bind(engine)
+        await tell_metrics(engine, settings, _speaker(store, settings, node, spider), stack)
         if start.on_engine is not None:
             start.on_engine(engine)
         await stack.enter_async_context(
@@ -158,11 +196,54 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
                 interval_seconds=settings["LOGSTATS_INTERVAL"],
             )
         )
+        servers = store.servers if start.watch else None
+        watch = await stack.enter_async_context(watching(lambda: live.settings, servers))
         report = await engine.run()
         if store.watch is not None:
             with suppress(StoreUnavailable):
                 await store.watch()
-        return await judged(report, store.counts, rules)
+        await tell()
+        report = await account.end(store.epoch(), await judged(report, store.counts, rules))
+        if watch is not None:
+            await watch.end(report)
+        return report
+
+
+# -- a trial
+
+
+@dataclass(frozen=True, slots=True)
+class TrialParts:
+    """How a spider fetches and parses, as in a run, but without one."""
+
+    chain: Chain
+    callbacks: Callbacks
+    codec: Codec
+    options: EngineOptions
+
+
+@asynccontextmanager
+async def trial_parts(
+    spider: BaseSpider, settings: Settings, robots: RobotsStore
+) -> AsyncIterator[TrialParts]:
+    """Put the parts together. Raises `ConfigError`."""
+    threads = CallbackThreads(settings["CALLBACK_THREADS"])
+    node = uuid.uuid4().hex
+    try:
+        options = _engine_options(spider, settings, Start(), node)
+        proxies = build_proxies(settings, Path.cwd())
+        chain = _build_download(settings, robots, node, random.Random(), threads, proxies).chain
+        codec = WireCodec() if isinstance(spider, Spider) else ObjectCodec()
+        try:
+            yield TrialParts(chain, Callbacks(spider, threads.run, BaseParser), codec, options)
+        finally:
+            await chain.close()
+    finally:
+        threads.close()
+
+
+def _speaker(store: _Store, settings: Settings, node: str, spider: BaseSpider) -> Speaker:
+    return Speaker(node, store.identity.get("redis_key", spider.name), settings["RUN_ID"])
 
 
 # -- the store
@@ -174,6 +255,7 @@ class _Store:
 
     frontier: Frontier
     control: RunControl
+    tunable: Tunable
     robots: RobotsStore
     codec: Codec
     connect: Callable[[str], Any]
@@ -181,19 +263,29 @@ class _Store:
     counts: RunCounts
     identity: Mapping[str, str]
     url: str = ""
+    servers: Servers | None = None
     revive: Callable[[], Any] | None = None
     collect: Callable[[], Awaitable[int]] | None = None
     watch: Callable[[], Awaitable[None]] | None = None
     """Looks whether the filter of seen requests fills up."""
+    totals: RunTotals | None = None
+    """What nodes have counted; None without a store."""
     book: JobBook | None = None
     """What nodes tell others of the job; None without a store."""
+    runs: RunBook | None = None
+    """What is kept of the job's runs; None without a store."""
+    epoch: Callable[[], str] = str
+    """The incarnation that this node works on; empty before it has begun."""
 
 
 async def _open_store(
-    spider: BaseSpider, settings: Settings, start: Start, stack: AsyncExitStack
-) -> _Store:
+    spider: BaseSpider, settings: Settings, start: Start, stack: AsyncExitStack, node: str
+) -> tuple[_Store, LiveNode]:
     if isinstance(spider, Spider):
-        return await _open_shared(spider, settings, start, stack)
+        return await _open_shared(spider, settings, start, stack, node)
+    live = _live_node(spider, settings, start, node)
+    await _begin(live, stack)
+    settings = live.settings
     shard = MemoryShard(_wall_ms)
     frontier = MemoryFrontier(shard, spider.name)
 
@@ -203,9 +295,10 @@ async def _open_store(
     async def same(epoch: str) -> AsyncIterator[Frontier]:
         yield frontier
 
-    return _Store(
+    store = _Store(
         frontier=frontier,
         control=frontier,
+        tunable=frontier,
         robots=MemoryRobotsStore(time.monotonic),
         codec=ObjectCodec(),
         connect=same,
@@ -214,16 +307,23 @@ async def _open_store(
         identity={},
         watch=_memory_watch(settings, frontier),
     )
+    return store, live
 
 
 async def _open_shared(
-    spider: Spider, settings: Settings, start: Start, stack: AsyncExitStack
-) -> _Store:
+    spider: Spider, settings: Settings, start: Start, stack: AsyncExitStack, node: str
+) -> tuple[_Store, LiveNode]:
     servers, url, revive = await open_servers(settings, start.directory or Path.cwd(), stack)
     prefix, job, run = settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"]
     shards = settings["FRONTIER_SHARDS"]
     for warning in await _warnings(servers):
         log.warning("%s", warning)
+    values = ConfigBook(servers.of_shard(0), prefix)
+    live = _live_node(spider, settings, start, node, values)
+    await _begin(live, stack)
+    settings = live.settings
+    await _tell_switches(values, spider)
+    await _say_replaced(servers.of_shard(0), spider, settings)
     frontier = _shared_frontier(settings, servers, job)
     _say_scope(spider, settings)
 
@@ -240,9 +340,10 @@ async def _open_shared(
         finally:
             await own.aclose()
 
-    return _Store(
+    store = _Store(
         frontier=frontier,
         control=frontier,
+        tunable=frontier,
         robots=ValkeyRobotsStore(servers.of_shard(0), prefix),
         codec=WireCodec(),
         connect=second,
@@ -254,11 +355,75 @@ async def _open_shared(
             "redis_key": job,
         },
         url=url,
+        servers=servers,
         revive=revive,
         collect=_collector(Admin(servers, prefix, shards=shards)),
         watch=_fill_watch(settings, servers, job, frontier),
+        totals=RunTotals(servers.of_shard(0), prefix, job, run),
         book=JobBook(servers.of_shard(0), prefix, job),
+        runs=RunBook(servers.of_shard(0), prefix, job),
+        epoch=lambda: items.epoch,
     )
+    return store, live
+
+
+def _live_node(
+    spider: BaseSpider,
+    settings: Settings,
+    start: Start,
+    node: str,
+    book: ConfigBook | None = None,
+) -> LiveNode:
+    """What lets settings change in this node while it runs."""
+    directory = start.directory or Path.cwd()
+    job = spider.redis_key if isinstance(spider, Spider) else spider.name
+    return LiveNode(
+        settings,
+        Identity(job, settings["RUN_ID"], node, socket.gethostname()),
+        [*config_sources(settings, directory), *([StoreSource(book)] if book is not None else [])],
+        LastGood(directory / FOLDER),
+        view=spider.live_view,
+        book=book,
+        reload=lambda: settings_of(spider, start),
+        pid=os.getpid(),
+    )
+
+
+async def _begin(live: LiveNode, stack: AsyncExitStack) -> None:
+    """Let the live values hold that are there already, before anything is built of settings."""
+    stack.push_async_callback(live.close)
+    await live.begin()
+    set_levels(live.settings["LOG_LEVEL"], logger_levels(live.settings["LOG_LEVELS"]))
+
+
+async def _tell_switches(book: ConfigBook, spider: Spider) -> None:
+    """Tell which live values of its own the job has. A store that is away is no reason to wait."""
+    declared = spider.live_view.declared
+    try:
+        await book.keep_switches(spider.redis_key, msgspec.json.encode(declared))
+    except StoreUnavailable as error:
+        log.debug("the job's live values are not told: %s", error)
+
+
+async def _say_replaced(client: Redis, spider: Spider, settings: Settings) -> None:
+    """Warn when this node's settings replace for all nodes what a running run is fetched by."""
+    look = RunLook(client, settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"])
+    try:
+        replaced = await look.differences(_run_of(spider, settings))
+    except StoreUnavailable as error:
+        log.debug("the run's rules are not compared: %s", error)
+        return
+    for name, before, after in replaced:
+        log.warning(
+            "%s: this run is worked on with %s, this node comes with %s (%s), which holds for all "
+            "its nodes from now on; to change it on purpose: orbweb config set %s VALUE --job %s",
+            name,
+            before,
+            after,
+            settings.origin(name),
+            name,
+            spider.redis_key,
+        )
 
 
 async def open_servers(
@@ -372,12 +537,19 @@ def _collector(admin: Admin) -> Callable[[], Awaitable[int]]:
     return collect
 
 
-def _chores(store: _Store) -> Callable[[], Awaitable[int]]:
+async def _tell(account: Account, store: _Store, node: str) -> None:
+    await account.tell(store.epoch(), node, store.control.status)
+
+
+def _chores(store: _Store, tell: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[int]]:
     """What a node does for all from time to time."""
 
     async def collect() -> int:
+        await tell()
         if store.watch is not None:
             await store.watch()
+        if store.totals is not None:
+            await store.totals.fold(added_up)
         return await store.collect() if store.collect is not None else 0
 
     return collect
@@ -445,21 +617,25 @@ def _seen_config(settings: Settings, *, shared: bool = True) -> SeenConfig:
 
 def _build_engine(
     spider: BaseSpider,
-    settings: Settings,
+    live: LiveNode,
     start: Start,
     store: _Store,
     stack: AsyncExitStack,
     node: str,
-    lines: CrawlLog | None,
+    lines: CrawlLog,
+    tell: Callable[[], Awaitable[None]],
 ) -> Engine:
+    settings = live.settings
     rng = random.Random()
     threads = CallbackThreads(settings["CALLBACK_THREADS"])
     storing = CallbackThreads(4, "orbweb-pipeline")
     stack.callback(threads.close)
     stack.callback(storing.close)
     options = _engine_options(spider, settings, start, node)
-    chain = _build_chain(settings, options, store, node, rng, threads)
-    stack.push_async_callback(chain.close)
+    directory = start.directory or Path.cwd()
+    proxies = build_proxies(settings, directory)
+    download = _build_download(settings, store.robots, node, rng, threads, proxies)
+    stack.push_async_callback(download.chain.close)
     pipelines = load_pipelines(spider, settings, store.url)
     if not pipelines:
         log.warning("ITEM_PIPELINES names no pipeline: items are counted, and stored nowhere")
@@ -467,6 +643,7 @@ def _build_engine(
         pipelines,
         flush_interval=settings["BUFFER_FLUSH_INTERVAL"],
         max_items=settings["ITEM_MAX_CACHED_COUNT"],
+        max_bytes=settings["ITEM_MAX_CACHED_SIZE"],
         rng=rng,
         run_blocking=storing.run,
     )
@@ -478,41 +655,71 @@ def _build_engine(
         connect=store.connect,
         revive=store.revive,
     )
-    return Engine(
+    engine = Engine(
         EngineParts(
             frontier=store.frontier,
             control=store.control,
             spider=spider,
             spider_base=BaseParser,
-            chain=chain,
+            chain=download.chain,
             buffer=buffer,
             codec=store.codec,
             options=options,
             world=world,
             identity=store.identity,
             items=store.items,
+            totals=store.totals,
             wall_ms=_wall_ms,
             crawl_log=lines,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
+            vitals=vitals(download.http.traffic, directory),
             show_summary=settings["RUN_SUMMARY_ENABLE"],
-            collect=_chores(store),
+            tracer=tracer(settings, _speaker(store, settings, node, spider), stack),
+            collect=_chores(store, tell),
             on_new_run=start.on_new_run,
             go_on=start.go_on,
+            live=live,
             tasks=spider.calls if isinstance(spider, TaskSpider) else None,
+            proxies=proxies,
         )
     )
+    live.attach(
+        [
+            log_part(),
+            engine_part(engine, lambda now: _engine_options(spider, now, start, node)),
+            download_part(download, robots_agent),
+            proxies_part(proxies, settings, directory),
+            _rules_part(store.book, spider),
+            store_part(store.tunable, lambda now: _run_of(spider, now)),
+        ],
+        [spider, *download.chain.middlewares],
+        engine.call,
+    )
+    return engine
+
+
+def _rules_part(book: JobBook | None, spider: BaseSpider) -> Part:
+    """What `orbweb explain` knows of the job's rules."""
+
+    async def apply(now: Now) -> None:
+        if book is not None:
+            await tell_rules(book, now.settings, spider)
+
+    names = ("DEPTH_LIMIT", "URL_LENGTH_LIMIT", "ALLOWED_DOMAINS", "EXCLUDE_URLS", "INCLUDE_URLS")
+    return Part("the job's rules", frozenset({*names, "USER_AGENT"}), apply)
 
 
 def _engine_options(
     spider: BaseSpider, settings: Settings, start: Start, node: str
 ) -> EngineOptions:
     concurrency = settings["CONCURRENT_REQUESTS"]
+    shared = isinstance(spider, Spider)
     return EngineOptions(
         node=node,
         spider=spider.name,
         run=_run_of(spider, settings),
         concurrency=concurrency,
-        max_held=max(4 * concurrency, 64),
+        max_held=held_for(concurrency),
         heartbeat_seconds=settings["HEARTBEAT_INTERVAL"],
         watchdog_seconds=settings["WATCHDOG_TIMEOUT"],
         max_hold_seconds=settings["MAX_HOLD"],
@@ -526,11 +733,14 @@ def _engine_options(
         url_length_limit=settings["URL_LENGTH_LIMIT"],
         allowed_domains=allowed_domains(settings, spider),
         drop_query_params=frozenset(settings["DROP_QUERY_PARAMS"]),
+        exclude_urls=tuple(settings["EXCLUDE_URLS"]),
+        include_urls=tuple(settings["INCLUDE_URLS"]),
         default_table=settings["ITEM_DEFAULT_TABLE"],
         filter_items=settings["ITEM_FILTER_ENABLE"],
         count_items=settings["QUALITY_ENABLE"],
         seed_batch=settings["SEED_BATCH"],
         seed_pending_limit=_pending_limit(spider, settings),
+        failed_response_bytes=settings["FAILED_RESPONSE_MAXSIZE"] if shared else 0,
         tasks=_task_options(spider, settings),
     )
 
@@ -578,6 +788,7 @@ def _run_config(settings: Settings, seen: SeenConfig) -> RunConfig:
         lease_ms=int(settings["SPIDER_TASK_LEASE"] * 1000),
         max_retries=settings["SPIDER_MAX_RETRY_TIMES"],
         max_deliveries=settings["MAX_DELIVERIES"],
+        kept_responses=settings["FAILED_RESPONSES_KEPT"],
         keep_alive=settings["SPIDER_KEEP_ALIVE"],
         dedup_scope=_dedup_scope(settings),
         seen=seen,
@@ -598,51 +809,37 @@ def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def _build_chain(
+def _build_download(
     settings: Settings,
-    options: EngineOptions,
-    store: _Store,
+    robots_store: RobotsStore,
     node: str,
     rng: random.Random,
     threads: CallbackThreads,
-) -> Chain:
-    downloader = HttpDownloader(
-        HttpOptions(
-            user_agent=settings["USER_AGENT"],
-            total_seconds=settings["REQUEST_TIMEOUT"],
-            connect_seconds=settings["CONNECT_TIMEOUT"],
-            read_seconds=settings["READ_TIMEOUT"],
-            limits=BodyLimits(
-                settings["MAX_RESPONSE_SIZE"], tuple(settings["ALLOWED_CONTENT_TYPES"])
-            ),
-            keep_cookies=settings["USE_SESSION"],
-        )
-    )
-    status = StatusPolicy(
-        check=settings["CHECK_STATUS_CODE"],
-        retry=frozenset(settings["RETRY_STATUS_CODES"]),
-        accept=frozenset(settings["ACCEPT_STATUS_CODES"]),
-        retry_after_max=settings["RETRY_AFTER_MAX"],
-    )
-    limits = BodyLimits(ROBOTS_MAX_BYTES, truncate=True)
-    sender = Sender(downloader.limited(limits), status)
-    return Chain(
+    proxies: ProxyPool,
+) -> Download:
+    client = HttpDownloader(http_options(settings.__getitem__, settings))
+    downloader = ProxiedDownloader(client, proxies)
+    status = status_policy(settings)
+    sender = Sender(downloader.limited(BodyLimits(ROBOTS_MAX_BYTES, truncate=True)), status)
+    robots = _build_robots(settings, sender, robots_store, node, rng)
+    chain = Chain(
         downloader,
         middlewares=load_middlewares(settings["DOWNLOADER_MIDDLEWARES"], settings),
-        robots=_build_robots(settings, sender, store, node, rng),
+        robots=robots,
         obey_robots=settings["ROBOTS_OBEY"],
         status=status,
-        redirects=RedirectRules(settings["MAX_REDIRECTS"], settings["REQUEST_TIMEOUT"]),
+        redirects=redirect_rules(settings),
         run_blocking=threads.run,
     )
+    return Download(chain, client, robots, sender)
 
 
 def _build_robots(
-    settings: Settings, sender: Sender, store: _Store, node: str, rng: random.Random
+    settings: Settings, sender: Sender, store: RobotsStore, node: str, rng: random.Random
 ) -> Robots:
     return Robots(
         sender,
-        store.robots,
+        store,
         RobotsOptions(
             robots_agent(settings),
             ttl_seconds=settings["ROBOTS_CACHE_TTL"],

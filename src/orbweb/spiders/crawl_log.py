@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 from orbweb.errors import StoreUnavailable
@@ -55,10 +56,17 @@ class _StreamFeed:
         self._book = book
         self._most = most
         self._waiting: deque[CrawlLine] = deque(maxlen=min(most, STREAM_WAITING))
+        self._written = 0
 
     def write(self, line: CrawlLine) -> None:
         self._writer.write(line)
         self._waiting.append(line)
+        self._written += 1
+
+    @property
+    def _left(self) -> int:
+        """How many lines no longer wait: they were sent, or left out."""
+        return self._written - len(self._waiting)
 
     async def run(self) -> None:
         while True:
@@ -67,13 +75,14 @@ class _StreamFeed:
 
     async def flush(self) -> None:
         while self._waiting:
-            some = [self._waiting[i] for i in range(min(len(self._waiting), STREAM_BATCH))]
+            some = list(islice(self._waiting, STREAM_BATCH))
+            sent = self._left + len(some)
             try:
                 await self._book.add_lines([encode_line(line) for line in some], self._most)
             except StoreUnavailable as error:
                 log.debug("lines for the store wait: %s", error)
                 return
-            for _ in some:
+            while self._left < sent:  # while they were sent, some may have been left out
                 self._waiting.popleft()
 
 

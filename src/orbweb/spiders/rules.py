@@ -38,9 +38,11 @@ def job_rules(settings: Settings, spider: BaseSpider | None = None) -> JobRules:
         url_length_limit=settings["URL_LENGTH_LIMIT"],
         allowed_domains=tuple(sorted(allowed_domains(settings, spider))),
         drop_query_params=tuple(settings["DROP_QUERY_PARAMS"]),
+        exclude_urls=tuple(settings["EXCLUDE_URLS"]),
+        include_urls=tuple(settings["INCLUDE_URLS"]),
         obey_robots=settings["ROBOTS_OBEY"],
         robots_agent=robots_agent(settings),
-        spider=_target(spider) if spider is not None else "",
+        spider=target_of(type(spider)) if spider is not None else "",
     )
 
 
@@ -52,9 +54,8 @@ async def tell_rules(book: JobBook, settings: Settings, spider: BaseSpider) -> N
         log.debug("the job's rules are not told: %s", error)
 
 
-def _target(spider: BaseSpider) -> str:
+def target_of(kind: type[BaseSpider]) -> str:
     """How `orbweb run` names the spider in this directory; empty when that is not to be seen."""
-    kind = type(spider)
     with suppress(TypeError, OSError, ValueError):
         path = Path(inspect.getfile(kind)).resolve().relative_to(Path.cwd().resolve())
         return f"{path}:{kind.__name__}"

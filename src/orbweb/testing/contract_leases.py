@@ -240,6 +240,41 @@ class LeaseContract:
         assert await node.ids() == ["b", "c"]
         assert (await node.frontier.status()).items == 1
 
+    async def test_a_dead_letter_says_who_held_it(self, store: Store) -> None:
+        node = await seeded(store, page("a"), page("b"), max_deliveries=1)
+        one, _ = await node.peer("N1").take()
+        await node.frontier.nack([Nack(*one.held, fatal=True, reason="dns")])
+        await elapse(store, node, LEASE_MS + 5_000)
+        await node.claim()
+        letters = {letter.reason: letter for letter in await store.dead_letters()}
+        assert {letter.node for letter in letters.values()} == {"N1"}
+        assert set(letters) == {"dns", "poison"}
+
+    async def test_what_was_answered_last_is_kept_with_a_dead_letter(self, store: Store) -> None:
+        node = await seeded(store, *pages("abcd"), kept_responses=2, max_retries=0)
+        leases = await node.take()
+        acks = [
+            Ack(*lease.held, "antibot", error="blocked", response=b"\x00<p>" + lease.payload)
+            for lease in leases[:3]
+        ]
+        assert await node.frontier.ack([*acks, done(leases[3])]) == [True] * 4
+        kept = await store.responses()
+        assert kept == {"a": b"\x00<p>a", "b": b"\x00<p>b"}, "there is room for two"
+        await node.frontier.redrive(["a"], drop=True)
+        await node.frontier.redrive(["b"])
+        assert await store.responses() == {}
+        (again,) = await node.take()
+        await node.frontier.ack([Ack(*again.held, "timeout", error="slow")])
+        assert await store.responses() == {}, "this time nothing was answered"
+
+    async def test_what_was_answered_to_a_lost_lease_is_not_kept(self, store: Store) -> None:
+        node = await seeded(store, page("a"))
+        (lease,) = await node.take()
+        late = Ack("a", f"{lease.token}9", "antibot", error="blocked", response=b"late")
+        assert await node.frontier.ack([late]) == [False]
+        await node.frontier.nack([Nack(*lease.held, fatal=True, reason="dns")])
+        assert await store.responses() == {}
+
     async def test_an_ack_whose_emitted_links_are_forgotten_is_refused(self, store: Store) -> None:
         node = await seeded(store, page("a"))
         (lease,) = await node.take()

@@ -17,13 +17,14 @@ from orbweb.frontier.base import (
     RunConfig,
     RunControl,
     SeedCode,
+    Tunable,
 )
 from orbweb.frontier.tasks import TaskList
 
 LEASE_MS = 60_000
 
 
-class FullFrontier(Frontier, RunControl, Protocol):
+class FullFrontier(Frontier, RunControl, Tunable, Protocol):
     """All that a frontier offers to one run."""
 
     async def redrive(self, ids: Sequence[str], *, drop: bool = False) -> int:
@@ -47,6 +48,9 @@ class Store(Protocol):
 
     async def dead_letters(self, job: str = "job", run: str = "") -> list[DeadLetter]:
         """The dead letters of the living run."""
+
+    async def responses(self, job: str = "job", run: str = "") -> dict[str, bytes]:
+        """What is kept of what was answered to them, by id."""
 
 
 class Node:

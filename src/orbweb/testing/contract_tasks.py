@@ -297,6 +297,28 @@ class TaskContract:
         tasks = sum(lease.host == TASKS_HOST for lease in leases)
         assert 0 < tasks < len(leases) == 10
 
+    async def test_a_page_that_a_redirect_took_stays_with_the_task_that_took_it(
+        self, store: Store
+    ) -> None:
+        node = await working(store, 0, 1)
+        behind = of("t1", "x")._replace(fingerprint=7)
+        for lease in await take_all(node):
+            task = lease.id.partition(".")[0]
+            await node.frontier.ack([done(lease, of(task, "p"))])
+        first, second = sorted(await take_all(node))
+        assert (first.id, second.id) == ("t0.p", "t1.p")
+        assert await node.frontier.visit(*first.held, 7, "h") == 1
+        await node.frontier.ack([done(second, behind)])
+        (end,) = await take_all(node)
+        assert ended(end) == ("t1", 1, "")
+        await node.finish(end)
+        await kill(node, first)
+        (late,) = await take_all(node)
+        assert late.id == "t0.x", "task t1 was told to be done"
+        await node.finish(late)
+        (end,) = await take_all(node)
+        assert ended(end) == ("t0", 0, "timeout")
+
     async def test_requests_of_no_task_end_no_task(self, store: Store) -> None:
         node, _ = await opened(store, **TOLD)
         await node.push(page("plain"))

@@ -19,9 +19,10 @@ from twisted.python.failure import Failure
 from orbweb.adapters.scrapy.desk import Desk
 from orbweb.adapters.scrapy.failures import reason_of, text_of
 from orbweb.adapters.scrapy.threads import answer
-from orbweb.adapters.scrapy.turns import BUSY, GRANTED, meeting_of
+from orbweb.adapters.scrapy.turns import BUSY, GRANTED
 from orbweb.adapters.scrapy.work import Work
 from orbweb.download.base import Meeting
+from orbweb.download.status import StatusPolicy
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.model.reasons import Reason
 
@@ -198,6 +199,7 @@ class TurnGate:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._status = StatusPolicy()
 
     async def process_request(self, request: Request, spider: Any = None) -> None:
         """Wait for the host's turn. A request whose turn is far is given back."""
@@ -222,6 +224,6 @@ class TurnGate:
         """Tell the fleet what a host has answered."""
         work = self._desk.work_on(request)
         if work is not None and work.lease is not None:
-            retry_after = response.headers.get(b"Retry-After")
-            meeting = meeting_of(work.lease.host, response.status, retry_after)
+            headers: Any = response.headers.to_unicode_dict()
+            meeting = self._status.meeting(work.lease.host, response.status, headers)
             self._desk.room.meet(meeting, request.meta.get("download_latency", 0.0))

@@ -1,14 +1,18 @@
 """From scrapy-redis's keys into the frontier: the queue, the duplicate filter, the start entries.
 
-The keys of scrapy-redis are only read until everything was checked, and a repeated step changes
-nothing, so a migration that was killed is begun again. First the requests enter, each with its mark
-in one step, and only then the other marks: so no request is taken for one that was seen.
+A repeated step changes nothing, so a migration that was killed is begun again. First the requests
+enter, each with its mark in one step, and only then the other marks: so no request is taken for one
+that was seen.
+
+The keys of scrapy-redis are only read. To be deleted they are first renamed, so what a worker still
+pushes goes into new keys, and is moved after the rest or left for the next time.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redis.asyncio import Redis
@@ -32,7 +36,11 @@ from orbweb.frontier.valkey import ValkeyFrontier
 PAGE = 500
 COUNT = {"list": "LLEN", "set": "SCARD", "zset": "ZCARD"}
 
-Say = Callable[[str], None]
+MOST_SWEEPS = 10
+"""How often a queue is emptied into which workers still push; then they are to be stopped."""
+
+ROUNDS_SECONDS = 30 * 86_400
+"""How long is remembered that a queue was moved, which may fill up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +51,29 @@ class OldKeys:
     seen: str
     starts: str
 
+    @property
+    def apart(self) -> OldKeys:
+        """Queue and filter out of the reach of workers."""
+        return replace(self, queue=f"{self.queue}:migrating", seen=f"{self.seen}:migrating")
+
+    @property
+    def moved(self) -> tuple[str, str]:
+        """Those that a migration takes over."""
+        return self.queue, self.seen
+
+    @property
+    def rounds(self) -> str:
+        """How often a queue of this name was moved and deleted."""
+        return f"{self.queue}:migrated"
+
 
 @dataclass(frozen=True, slots=True)
 class OldCounts:
     """How much there is in them."""
 
-    requests: int
-    seen: int
-    starts: int
+    requests: int = 0
+    seen: int = 0
+    starts: int = 0
 
 
 @dataclass(slots=True)
@@ -68,6 +91,8 @@ class Report:
     starts: int = 0
     starts_stay: bool = False
     """The spider reads the start entries where they are."""
+    left: int = 0
+    """Requests and marks that a worker has written while the others were moved and deleted."""
 
 
 class OldCrawl:
@@ -139,29 +164,60 @@ class OldCrawl:
             else:
                 yield entries[start : last + 1]
 
-    async def delete(self, check: Callable[[], Any], refused: Callable[[], Any]) -> None:
-        """Check, keep what was refused in `<queue>:refused`, and delete the keys, in one step.
-
-        Raises `ConfigError` when something has changed them meanwhile.
-        """
-        keys = (self.keys.queue, self.keys.seen)
+    @asynccontextmanager
+    async def unchanged(self) -> AsyncIterator[None]:
+        """Raises `ConfigError` at the end when queue or filter has been written to meanwhile."""
+        keys = self.keys.moved
         async with self.client.pipeline(transaction=True) as pipe:
             await answer_of(pipe.watch(*keys))
-            await check()
-            kept = await refused()
+            yield
             pipe.multi()  # type: ignore[no-untyped-call]
-            for start in range(0, len(kept), PAGE):
-                pipe.rpush(f"{self.keys.queue}:refused", *kept[start : start + PAGE])
-            pipe.delete(*keys)
+            pipe.exists(*keys)
             try:
                 await answer_of(pipe.execute())
             except StoreUnavailable as error:
                 if not isinstance(error.__cause__, WatchError):
                     raise
                 raise ConfigError(
-                    f"{' or '.join(keys)} was changed meanwhile: stop all workers of scrapy-redis, "
-                    "then migrate once more. Nothing was deleted"
+                    f"{' or '.join(keys)} was changed meanwhile, so a request may be taken for "
+                    "seen. Stop all workers of scrapy-redis, `orbweb reset` the job, then migrate "
+                    "once more. Nothing was deleted"
                 ) from error
+
+    async def set_apart(self) -> OldCrawl:
+        """Queue and filter, from now on out of the reach of workers.
+
+        Those that a migration that was killed has set apart come first.
+        """
+        apart = OldCrawl(self.client, self.keys.apart, self.order)
+        await self.set_queue_apart()
+        await self._rename(self.keys.seen, self.keys.apart.seen)
+        return apart
+
+    async def set_queue_apart(self) -> None:
+        """See `set_apart`; does nothing while one is apart."""
+        await self._rename(self.keys.queue, self.keys.apart.queue)
+
+    async def round(self) -> int:
+        """How often a queue of this name was moved and deleted: places begin anew each time."""
+        return int(await answer_of(self.client.get(self.keys.rounds)) or 0)
+
+    async def delete_apart(self, refused: Sequence[bytes]) -> None:
+        """Delete the queue that was set apart; what was refused stays in `<queue>:refused`."""
+        async with self.client.pipeline(transaction=True) as pipe:
+            for start in range(0, len(refused), PAGE):
+                pipe.rpush(f"{self.keys.queue}:refused", *refused[start : start + PAGE])
+            pipe.delete(self.keys.apart.queue)
+            pipe.incr(self.keys.rounds)
+            pipe.expire(self.keys.rounds, ROUNDS_SECONDS)
+            await answer_of(pipe.execute())
+
+    async def _rename(self, source: str, target: str) -> None:
+        try:
+            await self._execute("RENAMENX", source, target)
+        except StoreUnavailable as error:
+            if "no such key" not in str(error):
+                raise
 
     async def _expect(self, key: str, *kinds: str) -> None:
         kind = await self.type(key)
@@ -176,6 +232,8 @@ class Reader:
     """Makes requests for the frontier of what scrapy-redis has stored. Executes nothing."""
 
     def __init__(self, key: str, order: str) -> None:
+        self.round = 0
+        """Which queue of that key: what is not filtered is told apart by its place in one."""
         self._key = key
         self._codec = RequestCodec(None)
         self._entry = Entry(lambda request: None, order, "migrated")
@@ -191,7 +249,7 @@ class Reader:
             return self._entry.admit(
                 request, payload, signed(bytes.fromhex(set_fingerprint(request)))
             )
-        origin = (self._key, str(place))
+        origin = (self._key, f"{self.round}.{place}" if self.round else str(place))
         return self._entry.admit(request, payload, None, *origin, seed=True)
 
 
@@ -213,42 +271,64 @@ class Mover:
         self._seen = seen
         self._shard = place.shards[0]
 
-    async def move(self) -> Report:
-        """Let requests enter, then remember what was seen. Raises `StoreUnavailable`."""
-        report = self.report
-        async for page in self._old.requests():
+    async def copy(self) -> None:
+        """Move all and leave the source as it is.
+
+        Raises `StoreUnavailable`, and `ConfigError` when not all could be moved.
+        """
+        async with self._old.unchanged():
+            await self._requests(self._old)
+            await self._marks(self._old)
+
+    async def empty(self) -> None:
+        """Move all and delete the source, also what is written to it meanwhile. Raises as `copy`.
+
+        The marks come last: a request whose mark is among them may be pushed a moment later.
+        """
+        old = self._old
+        apart = await old.set_apart()
+        for _ in range(MOST_SWEEPS):
+            if not await apart.count(apart.keys.queue):
+                break
+            self._reader.round = await old.round()
+            await old.delete_apart(await self._requests(apart))
+            await old.set_queue_apart()
+        await self._marks(apart)
+        await answer_of(old.client.delete(apart.keys.seen))
+        self.report.left = sum(
+            [await each.count(key) for each in (old, apart) for key in each.keys.moved]
+        )
+
+    async def _requests(self, old: OldCrawl) -> list[bytes]:
+        """Let requests enter, then ask for each; returns those that cannot be read."""
+        report, refused = self.report, list[bytes]()
+        async for page in old.requests():
             good = list(read_page(self._reader, page, report.refused))
             report.requests += len(page)
             report.entered += await self._frontier.add(good)
-        async for marks in self._old.marks():
+        async for page in old.requests():
+            good = list(read_page(self._reader, page, {}, refused.append))
+            marks = [b"%d" % one.fingerprint for one in good if one.fingerprint is not None]
+            await self._expect_all(marks)
+        return refused
+
+    async def _marks(self, old: OldCrawl) -> None:
+        """Remember what was seen, then ask for each."""
+        report = self.report
+        async for marks in old.marks():
             report.seen += len(marks)
             known = list(read_marks(marks, report.refused))
             report.learned += await self._seen.learn(self._shard, known)
-        return report
+        async for marks in old.marks():
+            await self._expect_all(list(read_marks(marks, {})))
 
-    async def check(self) -> None:
-        """Read everything once more and ask for it. Raises `ConfigError` when some is missing."""
-        missing, ignored = 0, dict[str, int]()
-        async for page in self._old.requests():
-            good = list(read_page(self._reader, page, ignored))
-            marks = [b"%d" % one.fingerprint for one in good if one.fingerprint is not None]
-            missing += await self._seen.learn(self._shard, marks)
-        async for members in self._old.marks():
-            missing += await self._seen.learn(self._shard, list(read_marks(members, ignored)))
+    async def _expect_all(self, marks: Sequence[bytes]) -> None:
+        missing = await self._seen.learn(self._shard, marks)
         if missing:
             raise ConfigError(
                 f"{missing} requests or marks are not in the frontier: the source was changed "
                 "meanwhile, or the target reset. Migrate once more"
             )
-
-    async def refused(self) -> list[bytes]:
-        """The stored requests that could not be read."""
-        found: list[bytes] = []
-        async for page in self._old.requests():
-            for place, stored in page:
-                if not list(read_page(self._reader, [(place, stored)], {})):
-                    found.append(stored)
-        return found
 
 
 async def copy_starts(old: OldCrawl, target: Redis, key: str) -> int:
@@ -285,14 +365,18 @@ async def forget_starts(old: OldCrawl, target: Redis, key: str, copied: int) -> 
 
 
 def read_page(
-    reader: Reader, page: Iterable[tuple[int, bytes]], refused: dict[str, int]
+    reader: Reader,
+    page: Iterable[tuple[int, bytes]],
+    refused: dict[str, int],
+    keep: Callable[[bytes], None] = lambda stored: None,
 ) -> Iterable[NewRequest]:
-    """The requests of a page; those that cannot be read are counted."""
+    """The requests of a page; those that cannot be read are counted, and given to `keep`."""
     for place, stored in page:
         try:
             yield reader.request(place, stored)
         except (UnserialisableError, ValueError, TypeError, LookupError) as error:
             _tally(refused, str(error))
+            keep(stored)
 
 
 def read_marks(members: Iterable[bytes], refused: dict[str, int]) -> Iterable[bytes]:

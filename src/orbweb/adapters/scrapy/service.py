@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from orbweb.adapters.scrapy.config import RoomConfig
 from orbweb.adapters.scrapy.courier import Courier, Crawl, End
 from orbweb.adapters.scrapy.join import join_run, leave_run
 from orbweb.adapters.scrapy.outbox import Keep, Note, Outbox
 from orbweb.adapters.scrapy.seeding import SeedEnd, Seeding
-from orbweb.adapters.scrapy.starts import WAIT_SECONDS, Starts
+from orbweb.adapters.scrapy.starts import WAIT_SECONDS, Starts, is_refused_key, not_kept
 from orbweb.adapters.scrapy.turns import Turns
 from orbweb.engine.keeper import Keeper, KeeperOptions
 from orbweb.engine.ledger import Ledger
@@ -276,6 +276,10 @@ class _KeeperLink:
 async def _keep(frontier: ValkeyFrontier, keep: Keep) -> None:
     try:
         await frontier.caller.execute("RPUSH", keep.key, *keep.values)
+    except ResponseError as error:
+        if not is_refused_key(error):
+            raise StoreUnavailable(f"{keep.key}: {error}") from error
+        log.warning("%s", not_kept(keep.key, len(keep.values), error))
     except (RedisError, OSError) as error:
         raise StoreUnavailable(f"{keep.key}: {error}") from error
 

@@ -7,11 +7,11 @@ the spider is handed batches and never pops. With any other scheduler it pops as
 from __future__ import annotations
 
 import inspect
-import json
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
+from redis.exceptions import ResponseError
 from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy.spiders import CrawlSpider, Spider
@@ -24,7 +24,7 @@ from orbweb.adapters.scrapy.start_data import (
     read_entry,
     request_from_entry,
 )
-from orbweb.adapters.scrapy.starts import StartSource
+from orbweb.adapters.scrapy.starts import StartSource, is_refused_key, not_kept, refusal
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -166,7 +166,7 @@ class RedisMixin(Base):
                         yield request
                 except Exception as error:
                     self._say_refused(batch.key, entry, error)
-                    batch.refuse(entry, f"{type(error).__name__}: {error}")
+                    batch.refuse(entry, error)
             self.logger.debug("Read %s entries from '%s'", len(batch.entries), batch.key)
 
     async def _own_start_then_redis(self) -> AsyncIterator[Any]:
@@ -277,10 +277,13 @@ class RedisMixin(Base):
 
     def _refuse(self, entry: Any, error: Exception) -> None:
         self._say_refused(self.redis_key, entry, error)
-        text = entry.decode("utf-8", "backslashreplace") if isinstance(entry, bytes) else str(entry)
-        reason = f"{type(error).__name__}: {error}"
-        record = {"entry": text, "reason": reason, "at": round(time.time(), 3)}
-        self.server.rpush(f"{self.redis_key}:bad", json.dumps(record))
+        key = f"{self.redis_key}:bad"
+        try:
+            self.server.rpush(key, refusal(entry, error))
+        except ResponseError as why:
+            if not is_refused_key(why):
+                raise
+            self.logger.warning("%s", not_kept(key, 1, why))
         self.crawler.stats.inc_value("orbweb/start_entries/refused")
 
     def schedule_next_requests(self) -> None:

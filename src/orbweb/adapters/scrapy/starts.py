@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from orbweb.engine.session import Session
 from orbweb.errors import ConfigError, RunLost, StoreUnavailable
@@ -63,11 +63,30 @@ class StartBatch:
     refused: list[bytes] = field(default_factory=list)
     """What is kept of entries that no request can be made of."""
 
-    def refuse(self, entry: bytes, reason: str) -> None:
+    def refuse(self, entry: bytes, error: Exception) -> None:
         """Keep an entry that no request can be made of in the list `<key>:bad`, with the reason."""
-        text = entry.decode("utf-8", "backslashreplace")
-        record = {"entry": text, "reason": reason, "at": int(time.time())}
-        self.refused.append(json.dumps(record, ensure_ascii=False).encode())
+        self.refused.append(refusal(entry, error))
+
+
+def refusal(entry: Any, error: Exception) -> bytes:
+    """What is kept in the list `<key>:bad` of an entry that no request can be made of."""
+    text = entry.decode("utf-8", "backslashreplace") if isinstance(entry, bytes) else str(entry)
+    reason = f"{type(error).__name__}: {error}"
+    record = {"entry": text, "reason": reason, "at": int(time.time())}
+    return json.dumps(record, ensure_ascii=False).encode()
+
+
+def is_refused_key(error: ResponseError) -> bool:
+    """Whether a key can never be written to: it is of another type, or forbidden to this user."""
+    return isinstance(error, NoPermissionError) or str(error).startswith("WRONGTYPE")
+
+
+def not_kept(key: str, entries: int, error: Exception) -> str:
+    """Why the list `<key>:bad` has not been given entries, and what to do."""
+    return (
+        f"{entries} start entries could not be kept in {key!r}, only in this log: {error}. "
+        "Right would be a list there, which this worker may write to: rename or delete the key"
+    )
 
 
 def is_start(payload: bytes) -> bool:

@@ -71,15 +71,3 @@ async def _enter(pacer: Pacer) -> None:
         with suppress(TurnMissed):
             await pacer.enter()
             return
-
-
-def meeting_of(host: str, status: int, retry_after: bytes | None) -> Meeting:
-    """What an answer says of its host."""
-    wait = float(retry_after) if retry_after is not None and retry_after.isdigit() else None
-    asks = status in (429, 503)
-    return Meeting(
-        host,
-        healthy=status < 500 and status != 429,
-        refused=asks and wait is None,
-        retry_after=wait if asks else None,
-    )

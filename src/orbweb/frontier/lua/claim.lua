@@ -86,7 +86,7 @@ end
 
 local function wait_for(host)
   call('ZREMRANGEBYSCORE', WAITING .. host, '-inf', host_now - 30 * RIVAL_MS)
-  call('ZADD', WAITING .. host, host_now, RUN)
+  if call('ZADD', WAITING .. host, host_now, RUN) == 1 then call('EXPIRE', WAITING .. host, RECORD_TTL) end
 end
 
 local function first_end(host)
@@ -124,6 +124,7 @@ local function lease_from(host, limit, at)
   end
   if got > 0 then
     write('ZADD', SLOTS .. host, slots)
+    call('EXPIRE', SLOTS .. host, RECORD_TTL) -- those of a node that died would stay for good
     call('HSET', HOST .. host, 'rate', int(rate + 1000 * got), 'rate_at', int(host_now), 'last', RUN,
       'taken', int(taken + got))
     note_weight(host, rate + 1000 * got)

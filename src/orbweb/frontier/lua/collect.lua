@@ -71,9 +71,10 @@ elseif base then
   give_up_seen(base .. ':seen')
   if remove_queues() then
     call('UNLINK', META, BODY, DELAYED, DEADLINE, OWNER, EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY,
-      LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX, base .. ':items', base .. ':marks',
-      base .. ':failed_items', base .. ':quality')
+      LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, REASONS, OUTBOX, base .. ':items', base .. ':marks',
+      base .. ':failed_items', base .. ':quality', base .. ':counts')
     for _, key in pairs(OF_TASKS) do call('UNLINK', key) end
+    for _, key in pairs(OF_DEAD) do call('UNLINK', key) end
     call('SREM', SHARD .. ':garbage', base)
     removed = removed + 1
   end

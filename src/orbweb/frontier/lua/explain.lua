@@ -45,7 +45,7 @@ local answer = {int(wall), meta[1], call('HGET', BODY, id) or ''}
 for _, word in ipairs(stand()) do answer[#answer + 1] = word end
 answer[#answer + 1] = call('HGET', EXPIRED, id) or '0'
 answer[#answer + 1] = call('HGET', DEAD, id) or ''
-answer[#answer + 1] = call('HGET', WHY, id) or ''
+answer[#answer + 1] = call('HGET', OF_DEAD.why, id) or ''
 answer[#answer + 1] = call('HGET', VISITED, member) or ''
 answer[#answer + 1] = call('HEXISTS', PARKED, member)
 

@@ -120,10 +120,10 @@ elseif part == 'delayed' then
     if call('HEXISTS', BODY, page[i]) == 0 then call('ZREM', DELAYED, page[i]) fix() end
   end
 elseif part == 'why' then
-  local page = scan('HSCAN', WHY)
+  local page = scan('HSCAN', OF_DEAD.why)
   for i = 1, #page, 2 do
     if call('HEXISTS', DEAD, page[i]) == 0 then
-      call('HDEL', WHY, page[i])
+      call('HDEL', OF_DEAD.why, page[i])
       fix()
     else
       index_dead(page[i], page[i + 1])

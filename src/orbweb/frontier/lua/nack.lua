@@ -24,7 +24,7 @@ for i = 2, #ARGV, 7 do
     end
     body = pack_body(host, priority, retries, payload)
     if kind == '2' or (kind == '1' and retries > max_retries) then
-      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5])
+      bury(id, body, retries, ARGV[i + 4], ARGV[i + 5], token)
       end_visits(id, true)
       forget(id)
       unlease(id)

@@ -9,7 +9,8 @@
 --       which a part is old (0 = never),
 --       21 number of shards, 22 for a part of the run in another shard than the first: when the run was
 --       started, else '', 23 the part may be made (0/1), 24 a source of tasks is to be asked anew (0/1),
---       25 which ends of tasks are told (done, failed; with a blank between)
+--       25 which ends of tasks are told (done, failed; with a blank between), 26 of how many dead letters
+--       the response is kept
 -- Returns  state it was found in (new, running, done), epoch, every shard has its part (0/1), the plan
 --          that holds; or, when nothing was done: 'shards' and how many the run has; 'kind', what is of
 --          another kind (run, job), its kind; 'module', what the server says of its commands
@@ -77,7 +78,7 @@ if job_seen then
 end
 call('HSET', META, 'concurrency', ARGV[9] == '0' and int(NO_LIMIT) or ARGV[9], 'delay', ARGV[10], 'fetch', ARGV[11],
   'step', ARGV[12], 'retries', ARGV[13], 'deliveries', ARGV[14], 'ttl', ARGV[6], 'seen', seen,
-  'policy', ARGV[15], 'kind', kind, 'tells', ARGV[25])
+  'policy', ARGV[15], 'kind', kind, 'tells', ARGV[25], 'responses', ARGV[26])
 call('HDEL', META, 'stopping')
 call('HSET', SHARD .. ':current', name, epoch)
 if old then give_up(name .. ':' .. old) end

@@ -26,5 +26,6 @@ if not call('ZSCORE', SLOTS .. host, slot) then
   if call('ZCARD', SLOTS .. host) >= most then return {1, 0, '0'} end
 end
 call('ZADD', SLOTS .. host, math.ceil(at) + fetch_ms, slot)
+call('EXPIRE', SLOTS .. host, RECORD_TTL)
 local reserved = gap > 0 and mark(reserve(host, at, tonumber(ARGV[5]))) or '0'
 return {0, math.ceil(at - host_now), reserved}

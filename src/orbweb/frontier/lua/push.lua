@@ -1,6 +1,12 @@
 -- push: how requests enter: what was seen is dropped, what lies in another shard goes to the outbox.
 -- Stands, behind `seen.lua`, in front of the transitions that let requests in.
 
+-- The id of a request as one of the owner's task. A page belongs to the task that took it first: the
+-- other one is not kept open for it, and may have ended when the link enters.
+local function adopted(id, owner)
+  return (string.match(owner, '^[^.]*%.') or '') .. string.match(id, '[^.]*$')
+end
+
 -- Whether a page that is seen may enter all the same. One that a redirect has taken waits for the
 -- fate of the redirected request: the first link to it is parked while that one is pending, and
 -- enters when it has died.
@@ -8,6 +14,7 @@ local function is_free(id, host, priority, member, payload)
   local owner = call('HGET', VISITED, member)
   if not owner then return false end
   if call('HEXISTS', BODY, owner) == 1 then
+    if host ~= TASKS_HOST then id = adopted(id, owner) end
     call('HSETNX', PARKED, member, id .. '\n' .. pack_body(host, priority, 0, payload))
     return false
   end

@@ -14,14 +14,19 @@ local function absolve(id)
   detach(task .. '.')
 end
 
+local function remove(id)
+  call('HDEL', OF_DEAD.responses, id)
+  call('HDEL', DEAD, id)
+  call('HDEL', OF_DEAD.why, id)
+end
+
 -- A task that has failed is open again; what was told of it is void.
 local function revive(task)
   local payload = task and call('HGET', OF_TASKS.failed, task)
   if not payload then return end
   call('HSET', OF_TASKS.all, task, payload)
   call('HDEL', OF_TASKS.failed, task)
-  call('HDEL', DEAD, task .. '@end')
-  call('HDEL', WHY, task .. '@end')
+  remove(task .. '@end')
   detach(task .. '.')
 end
 
@@ -43,8 +48,7 @@ for i = 3, #ARGV do
       enqueue(id, host, priority)
       reopen()
     end
-    call('HDEL', DEAD, id)
-    call('HDEL', WHY, id)
+    remove(id)
   end
 end
 commit()

@@ -11,7 +11,8 @@
 --   :clock      hash  wall, log              monotone clock of politeness
 --   :slots:HOST zset  run base + id + token -> latest end of that fetch (ms)
 --   :next       zset  host -> next allowed time (ms, sixteenths); only hosts that must be waited for
---   :waiting:HOST zset run base -> when it last could not have the host (ms)
+--   :waiting:HOST zset run base -> when it last could not have the host (ms); both go a week after the
+--                     last fetch, as :host:HOST does, with what nodes and runs that died have left there
 --   :host:HOST  hash  what is known of a host
 --                       taken, rate, rate_at   fetches handed out; decayed count of them (thousandths)
 --                       last                   run that had the host last
@@ -25,9 +26,16 @@
 --                       limit_until, ceiling_until   wall ms, 0 = no end; *_by, *_why   whose words, for people
 --                       clamped                fetches that the ceiling, or the lack of one, slowed down
 --                       auto, top, window, answers, failures, latency, base, settle   see report.lua
+--   :tuned      hash  host -> what live values say of it alone: delay, until when, fetches at once, until
+--                     when ('-' = nothing); '' -> their version
+--   :config     hash  version, values        the live values; :config:history list, :config:acks hash node ->
+--                     wall ms \n what it said, :config:acked zset node -> wall ms; all opaque to the scripts
 --   :steered    set   hosts with a limit, a pause or a ceiling
 --   :rates      hash  host -> JSON           the register of rates, and :audit list JSON: what operators did,
 --                     the last 10,000 times; both opaque to the scripts
+--   :role:NAME  hash  holder, until, lease, rank, fence, deputy, deputy_until: see lead.lua; and
+--                     :role:NAME:record what the holder has put down. :alerts:PART hashes of notes for
+--                     the judge of alarms, opaque to the scripts
 --   :pace       hash  run base -> delay, concurrency, when its nodes last spoke (ms)
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
 --   :jobs       hash  job -> generation      of what its runs have seen, when they share it
@@ -51,7 +59,8 @@
 --   :loads      hash  node -> how much it was handed out; :homes hash: nodes, whose the hosts are, heavy hosts
 --   :claims     hash  node -> seq of its last claim and the ids it got
 --   :nodes      zset  node -> last beat (run's clock), :beats hash node -> wall ms \n what it said
---   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n error
+--   :dead       hash  id -> body, and :why hash id -> reason \n tries \n wall ms \n node \n error
+--   :responses  hash  id of a dead letter -> what was answered last, packed; of so many as :meta says
 --   :reasons    hash  reason -> how many requests ended or were dropped for it
 --   :left       hash  id -> body of requests that ended while an export read the run, >id -> its
 --                     fingerprints in :visits, <fingerprint -> what was in :parked
@@ -67,6 +76,7 @@
 --                     left here; both only in a run of several shards, where none knows of the end
 --   :items      set   keys of items that are stored (under the job when shared), :marks hash item -> page,
 --                     :failed_items hash and :quality hash: plain values, see `frontier/items.py`
+--   :counts     hash  node -> what it has counted, '' -> the sum of nodes that left; see `frontier/totals.py`
 
 local call = redis.call
 local SHARD = KEYS[1]
@@ -79,8 +89,9 @@ local PRIORITY_STEP = 4294967296
 
 local RUN, META, BODY, QUEUE, READY, DELAYED, DEADLINE, OWNER
 local EXPIRED, EMITTED, VISITED, VISITS, PARKED, LEFT, HUNGRY
-local LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, WHY, REASONS, OUTBOX
-local OF_TASKS = {} -- the keys that only tasks have; Lua has no more than 200 local names
+local LOADS, HOMES, CLAIMS, NODES, BEATS, DEAD, REASONS, OUTBOX
+-- The keys that only tasks have, and what is kept beside dead letters; Lua has no more than 200 local names.
+local OF_TASKS, OF_DEAD = {}, {}
 local SLOTS, NEXT, WAITING = SHARD .. ':slots:', SHARD .. ':next', SHARD .. ':waiting:'
 local HOST, PACE = SHARD .. ':host:', SHARD .. ':pace'
 
@@ -105,7 +116,8 @@ local function use(base)
   VISITED, VISITS, PARKED, LEFT = base .. ':visited', base .. ':visits', base .. ':parked', base .. ':left'
   HUNGRY, LOADS, HOMES = base .. ':hungry', base .. ':loads', base .. ':homes'
   CLAIMS, NODES, BEATS = base .. ':claims', base .. ':nodes', base .. ':beats'
-  DEAD, WHY, REASONS, OUTBOX = base .. ':dead', base .. ':why', base .. ':reasons', base .. ':outbox'
+  DEAD, REASONS, OUTBOX = base .. ':dead', base .. ':reasons', base .. ':outbox'
+  OF_DEAD = {why = base .. ':why', responses = base .. ':responses'}
   OF_TASKS = {
     all = base .. ':tasks', open = base .. ':open', fallen = base .. ':fallen', faults = base .. ':faults',
     failed = base .. ':failed_tasks', moved = base .. ':moved', idle = base .. ':idle',
@@ -356,7 +368,7 @@ end
 local function has_gap(host)
   if delay > 0 then return true end
   local v = call('HMGET', HOST .. host, 'limit', 'crawl', 'ceiling', 'auto')
-  if v[1] or v[2] or v[3] or v[4] then return true end
+  if v[1] or v[2] or v[3] or v[4] or call('HEXISTS', SHARD .. ':tuned', host) == 1 then return true end
   local rules = call('HGETALL', PACE)
   for i = 1, #rules, 2 do
     local asks = string.sub(rules[i + 1], 1, 2) ~= '0 '
@@ -370,15 +382,22 @@ local function unlease(id)
   call('ZREM', DEADLINE, id)
 end
 
--- Keeps a request as a dead letter. It leaves the pending ones only after that.
-local function bury(id, body, tries, reason, text)
+-- Keeps a request as a dead letter, and what was answered last as long as there is room for it. It leaves
+-- the pending ones only after that.
+local function bury(id, body, tries, reason, text, token, response)
   local task = task_of(id)
   if task then
     call('ZADD', OF_TASKS.fallen, 0, id)
     call('HSETNX', OF_TASKS.faults, task, int(wall) .. '\n' .. reason)
   end
-  call('HSET', WHY, id, reason .. '\n' .. int(tries) .. '\n' .. int(wall) .. '\n' .. text)
+  call('HDEL', OF_DEAD.responses, id)
+  local node = string.match(token or '', '^(.*):') or ''
+  call('HSET', OF_DEAD.why, id, reason .. '\n' .. int(tries) .. '\n' .. int(wall) .. '\n' .. node .. '\n' .. text)
   call('HSET', DEAD, id, body)
+  local room = response and response ~= '' and tonumber(call('HGET', META, 'responses') or 0)
+  if room and call('HLEN', OF_DEAD.responses) < room then
+    call('HSET', OF_DEAD.responses, id, response)
+  end
   count(reason)
 end
 
@@ -403,7 +422,7 @@ local function reap(limit)
       local deliveries = call('HINCRBY', EXPIRED, id, 1)
       if deliveries >= max_deliveries then
         local text = 'handed out ' .. int(deliveries) .. ' times, never answered'
-        bury(id, body, retries + deliveries, 'poison', text)
+        bury(id, body, retries + deliveries, 'poison', text, token)
         end_visits(id, true)
         forget(id)
       else

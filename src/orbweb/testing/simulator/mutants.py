@@ -245,8 +245,8 @@ class _Counter(StoreFrontier):
         self._finish(run)
         return answer
 
-    def _bury(self, run: Run, id: str, task: Task, *facts: Any) -> None:
-        super()._bury(run, id, task, *facts)
+    def _bury(self, run: Run, held: Held, task: Task, *facts: Any) -> None:
+        super()._bury(run, held, task, *facts)
         if task.place is not Place.IDLE:
             run.counters["left"] -= 1
 

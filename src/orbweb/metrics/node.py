@@ -1,0 +1,96 @@
+"""A node as metrics: from what it says of itself in its heartbeat."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from orbweb.metrics import catalogue as of
+from orbweb.metrics.exposition import Exposition
+from orbweb.monitor.counts import Counts
+
+SHORT = 12
+"""Characters of a node's id that stand in its label: as many as make it unique."""
+
+
+class Speaker(NamedTuple):
+    """Who says it."""
+
+    node: str
+    spider: str
+    run: str
+
+    @property
+    def labels(self) -> tuple[str, str, str]:
+        return self.node[:SHORT], self.spider, self.run
+
+
+def said(beat: bytes) -> dict[str, Any]:
+    """A heartbeat as a dict; empty when it cannot be read."""
+    try:
+        record = json.loads(beat or b"{}")
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def tell_node(text: Exposition, who: Speaker, spoke_at: float, beat: Mapping[str, Any]) -> None:
+    """Add a node's metrics; `spoke_at` in seconds since 1970. What it did not say is left out."""
+    labels = who.labels
+    text.add(of.BEAT, round(spoke_at, 3), *labels)
+    place = (str(beat.get("host", "")), str(beat.get("pid", "")))
+    text.add(of.NODE_INFO, 1, *labels, *place, node_state(beat))
+    text.add(of.NODE_LIMIT, 1, *labels, str(beat.get("limited_by", "")) or "nothing")
+    for metric, name in (
+        (of.NODE_PAGES, "pages"),
+        (of.NODE_ITEMS, "items"),
+        (of.NODE_FAILED, "failed"),
+        (of.NODE_HELD, "held"),
+        (of.NODE_FETCHING, "fetching"),
+        (of.CONFIG_VERSION, "config"),
+    ):
+        if name in beat:
+            text.add(metric, float(beat[name]), *labels)
+    _tell_vitals(text, labels, beat.get("vitals", {}))
+    for sink, (seconds, _) in beat.get("sinks", {}).items():
+        text.add(of.SINK_WAITING, float(seconds), *labels, sink)
+
+
+def node_state(beat: Mapping[str, Any]) -> str:
+    """`working`, `stopping`, or `ended` when it said that it was its last word."""
+    if beat.get("ended"):
+        return "ended"
+    return "stopping" if beat.get("stopping") else "working"
+
+
+def _tell_vitals(
+    text: Exposition, labels: tuple[str, str, str], vitals: Mapping[str, float]
+) -> None:
+    for metric, name, unit in (
+        (of.NODE_CPU, "cpu", 0.01),
+        (of.NODE_MEMORY, "rss", 1),
+        (of.NODE_MEMORY_MAX, "mem_total", 1),
+        (of.NODE_RECEIVED, "received", 1),
+        (of.NODE_SENT, "sent", 1),
+        (of.NODE_DISK, "disk_total", 1),
+        (of.NODE_DISK_FREE, "disk_free", 1),
+    ):
+        if name in vitals:
+            text.add(metric, round(vitals[name] * unit, 4), *labels)
+
+
+def tell_counts(text: Exposition, who: Speaker, counts: Counts) -> None:
+    """Add what only a node's own target tells: all that it has counted."""
+    labels = who.labels
+    for metric, numbers in (
+        (of.NODE_REQUESTS, counts.outcomes),
+        (of.NODE_RETRIES, counts.retried),
+        (of.NODE_RESPONSES, counts.statuses),
+    ):
+        for name, number in sorted(numbers.items()):
+            text.add(metric, number, *labels, name)
+    text.add_histogram(of.NODE_DOWNLOAD, counts.download, *labels)
+    text.add_histogram(of.NODE_SIZE, counts.size, *labels)
+    text.add_histogram(of.NODE_WAIT, counts.wait, *labels)
+    text.add_histogram(of.NODE_STORE_CALL, counts.store, *labels)
