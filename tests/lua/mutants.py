@@ -331,16 +331,14 @@ MUTANTS = (
     Mutant(
         "bloom looks at four words of sixteen",
         "seen_bloom",
-        "for i = 1, 16 do\n    local power = powers[i]\n    if words[i] % (power * 2) < power then "
-        "return",
-        "for i = 1, 4 do\n    local power = powers[i]\n    if words[i] % (power * 2) < power then "
-        "return",
+        "for word = 1, 16 do\n    if word > chosen",
+        "for word = 1, 4 do\n    if word > chosen",
     ),
     Mutant(
         "bloom forgets what its block held",
         "seen_bloom",
-        "words[i], is_new = words[i] + power, true",
-        "words[i], is_new = power, true",
+        "words[word], is_new = words[word] + power, true",
+        "words[word], is_new = power, true",
     ),
     Mutant(
         "forgotten parts stay",

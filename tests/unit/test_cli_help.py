@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -10,15 +11,15 @@ from tests.commands import flags, leaves
 
 ACTS = {
     *("run", "crawl", "runspider", "demo", "consume"),
-    *("new", "startproject", "genspider", "genitem", "create"),
+    *("record", "new", "startproject", "genspider", "genitem", "create"),
     *("stop", "reset", "limit", "pause", "resume"),
     *("failed retry", "failed drop", "failed export", "items replay", "items drop"),
     *("dedup forget", "dedup export", "dedup import", "store start", "store stop"),
     *("rates request", "rates approve", "rates revoke", "rates export"),
-    *("ledger trim", "tasks push"),
+    *("shell", "view", "bundle", "ledger trim", "tasks push", "metrics serve"),
     *("alerts silence", "alerts unsilence", "alerts watch"),
 }
-"""Commands that act, or whose output is a file: all others only read."""
+"""Commands that act, whose output is a file, or that are for people alone: all others read."""
 
 COMMANDS = {" ".join(words): command for words, command in leaves()}
 
@@ -33,7 +34,7 @@ def example(command: Any) -> str:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_help_with_an_example(name: str) -> None:
     command = COMMANDS[name]
-    words = shlex.split(example(command))
+    words = shlex.split(re.split(r" [|>] ", example(command))[0])
     assert words[:1] == ["orbweb"], f"orbweb {name} --help has no line `Example: orbweb …`"
     own = name.split()
     if not command.hidden:

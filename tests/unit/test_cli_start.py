@@ -46,8 +46,8 @@ for line in lines:
     loaded[" ".join(line)] = [n for n in watched if n in sys.modules and n not in before]
 json.dump(loaded, sys.stdout)
 """
-NEED_MORE = {"batches", "doctor", "ledger", "migrate"}
-"""Commands with `--json` that load a spider or open a database, or look whether all is there."""
+NEED_MORE = {"batches", "check", "doctor", "fetch", "ledger", "migrate", "parse"}
+"""Commands with `--json` that load a spider, fetch, open a database, or look if all is there."""
 
 
 def loaded(directory: Path, lines: Sequence[Sequence[str]], watched: Sequence[str]) -> list[str]:

@@ -53,16 +53,17 @@ class Finding:
 
 def examine(changes: Mapping[str, str], *, as_json: bool) -> int:
     """Print what was found; returns 2 when something is wrong, else 0."""
-    findings = list(_findings(changes))
+    found = list(findings(changes))
     if as_json:
-        show.as_json([asdict(finding) for finding in findings])
+        show.as_json([asdict(finding) for finding in found])
     else:
-        for finding in findings:
+        for finding in found:
             print(f"{finding.verdict:<8} {finding.check:<12} {finding.text}")
-    return USAGE if any(finding.verdict is Verdict.WRONG for finding in findings) else 0
+    return USAGE if any(finding.verdict is Verdict.WRONG for finding in found) else 0
 
 
-def _findings(changes: Mapping[str, str]) -> Iterator[Finding]:
+def findings(changes: Mapping[str, str]) -> Iterator[Finding]:
+    """All that was looked at. `changes` are settings of the command line."""
     yield _python()
     yield from _packages()
     try:

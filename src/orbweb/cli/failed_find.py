@@ -112,14 +112,7 @@ async def fitting(admin: Admin, info: RunInfo, which: Filter) -> AsyncIterator[D
 
 async def only(admin: Admin, info: RunInfo, id: str) -> DeadLetter:
     """The one dead letter with this id, or beginning of an id. Raises `ConfigError`."""
-    whole = await admin.dead_letter(info, id)
-    if whole is not None:
-        return whole
-    matches: list[DeadLetter] = []
-    async for letter in fitting(admin, info, Filter(ids=(id,))):
-        matches.append(letter)
-        if len(matches) > SHOWN_MATCHES:
-            break
+    matches = await admin.dead_letters_beginning(info, id, SHOWN_MATCHES + 1)
     if not matches:
         raise ConfigError(f"no failed request of {info.job} has an id that begins with {id}")
     if len(matches) > 1:

@@ -18,7 +18,6 @@ from orbweb.errors import ConfigError
 from orbweb.frontier.overview import Overview
 from orbweb.frontier.servers import Servers, reach
 from orbweb.metrics.exporter import Exporter
-from orbweb.metrics.server import serving
 from orbweb.metrics.targets import LOOPBACK, write_targets
 from orbweb.settings import Settings
 
@@ -36,15 +35,17 @@ def show_metrics(settings: Settings, *, as_json: bool) -> None:
         sys.stdout.write(found.text())
 
 
-def targets(settings: Settings, folder: Path | None) -> None:
-    """Print the scrape targets of nodes, or write them for `file_sd_configs`."""
+def targets(settings: Settings, folder: Path | None, *, as_json: bool) -> None:
+    """Print the scrape targets of nodes, as JSON in Prometheus' form, or write that to a file."""
     found = _once(settings, lambda exporter: exporter.targets())
-    if folder is None:
+    addresses = [address for group in found for address in group["targets"]]
+    if folder is not None:
+        path = write_targets(folder, found)
+        show.note(f"{path}: {show.counted(len(addresses), 'node')} with METRICS_PORT")
+    if as_json:
         show.as_json(found)
-        return
-    path = write_targets(folder, found)
-    number = sum(len(group["targets"]) for group in found)
-    print(f"{path}: {show.counted(number, 'node')} with METRICS_PORT")
+    elif folder is None:
+        print("\n".join(addresses) or "no node with METRICS_PORT spoke lately")
 
 
 def serve(settings: Settings, host: str, port: int) -> None:
@@ -94,6 +95,8 @@ def _once(settings: Settings, ask: Callable[[Exporter], Awaitable[T]]) -> T:
 
 
 async def _serve(url: str, settings: Settings, host: str, port: int) -> None:
+    from orbweb.metrics.server import serving
+
     opened: list[Servers] = []
 
     async def connect() -> Overview:

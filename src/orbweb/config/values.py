@@ -139,13 +139,17 @@ class LiveValues(msgspec.Struct, frozen=True):
         return self._next([Change(old, kept)], new.by, new.why, new.at_ms, verb)
 
     def take_away(
-        self, places: Iterable[Place], by: str, why: str, at_ms: int
+        self, place: Place, by: str, why: str, at_ms: int, *, canary: bool = False
     ) -> tuple[LiveValues, Line]:
-        """Let nothing hold at these places, canaries included. Raises `ConfigError`."""
-        names = {str(place) for place in places}
-        gone = [Change(entry, None) for entry in self.entries if entry.place in names]
+        """Let nothing hold at a place; `canary`: only end the trial. Raises `ConfigError`."""
+        gone = [
+            Change(entry, None)
+            for entry in self.entries
+            if entry.place == str(place) and (entry.canary is not None or not canary)
+        ]
         if not gone:
-            raise ConfigError(f"there is no live value of {', '.join(sorted(names))}")
+            what = "canary" if canary else "live value"
+            raise ConfigError(f"there is no {what} of {place}: orbweb config list shows all")
         return self._next(gone, by, why, at_ms, "unset")
 
     def promote(self, place: Place, by: str, why: str, at_ms: int) -> tuple[LiveValues, Line]:
@@ -174,6 +178,20 @@ class LiveValues(msgspec.Struct, frozen=True):
 
         `lines`: the history, the latest first. Raises `ConfigError` when it does not reach so far.
         """
+        now = {entry.slot: entry for entry in self.entries}
+        then = {entry.slot: entry for entry in self.as_of(version, lines).entries}
+        changes = []
+        for slot in {**now, **then}:
+            before, after = now.get(slot), then.get(slot)
+            after = after.at(at_ms) if after is not None else None
+            if before != after:
+                changes.append(Change(before, after))
+        if not changes:
+            raise ConfigError(f"the values of version {version} hold already")
+        return self._next(changes, by, why or f"back to version {version}", at_ms, "rollback")
+
+    def as_of(self, version: int, lines: Iterable[Line]) -> LiveValues:
+        """The values of an earlier version. See `back_to`."""
         then = {entry.slot: entry for entry in self.entries}
         at = self.version
         for line in lines:
@@ -191,16 +209,7 @@ class LiveValues(msgspec.Struct, frozen=True):
                 f"version {version} is not in the history, which goes back to {at}; "
                 f"the present one is {self.version}"
             )
-        now = {entry.slot: entry for entry in self.entries}
-        changes = []
-        for slot in {**now, **then}:
-            before, after = now.get(slot), then.get(slot)
-            after = after.at(at_ms) if after is not None else None
-            if before != after:
-                changes.append(Change(before, after))
-        if not changes:
-            raise ConfigError(f"the values of version {version} hold already")
-        return self._next(changes, by, why or f"back to version {version}", at_ms, "rollback")
+        return LiveValues(version, tuple(then[slot] for slot in sorted(then)))
 
     def _next(
         self, changes: list[Change], by: str, why: str, at_ms: int, verb: str

@@ -38,6 +38,7 @@ from orbweb.frontier.totals import TotalsBook
 from orbweb.log import get_logger
 from orbweb.model.url import host_of
 from orbweb.monitor.crawl_line import CrawlLog
+from orbweb.monitor.trace import Tracer
 from orbweb.pipelines.buffer import ItemBuffer
 
 LAST_CALL_SECONDS = 0.4
@@ -100,6 +101,8 @@ class EngineParts:
     """Milliseconds since 1970, to say when an item failed, and in the crawl log."""
     crawl_log: CrawlLog | None = None
     """Gets a line for each outcome."""
+    tracer: Tracer | None = None
+    """Is told of attempts and their phases; None: nobody wants to know."""
     collect: Callable[[], Awaitable[int]] | None = None
     """Clears a piece of what past runs have left in the store; returns how much."""
     on_new_run: Callable[[], None] | None = None
@@ -432,6 +435,7 @@ class Engine:
             clock=self._world.clock,
             rng=self._world.rng,
             answers=self._answers,
+            tracer=parts.tracer,
             errands=Errands(parts.tasks, self._callbacks) if parts.tasks is not None else None,
         )
 
@@ -444,6 +448,7 @@ class Engine:
             node=options.node,
             wall_ms=self._parts.wall_ms,
             drop_params=options.drop_query_params,
+            tracer=self._parts.tracer,
         )
 
     def _make_seeder(self, epoch: str) -> Source:
@@ -506,9 +511,9 @@ class Engine:
             stats=self.stats,
             pump=self._pump,
             session=self._session,
-            buffer=self._parts.buffer,
+            buffer=parts.buffer,
             place=self.place,
-            vitals=self._parts.vitals,
+            vitals=parts.vitals,
             tally=self._items.tally,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
             seeding_waits=lambda: self._seeder is not None and self._seeder.waits,

@@ -15,6 +15,7 @@ from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.url import host_of
 from orbweb.monitor.crawl_line import CrawlLine, CrawlLog, LineKind, time_text
+from orbweb.monitor.trace import Marks, Trace, Tracer
 
 if TYPE_CHECKING:
     from orbweb.model.response import Response
@@ -39,6 +40,13 @@ class Attempt:
     """Where a redirect led: a request of its own, or the URL of the page."""
     links: int = 0
     error: str = ""
+    marks: Marks | None = None
+    """None: nobody traces it."""
+
+    def mark(self, phase: str, at: float) -> None:
+        """A phase has begun."""
+        if self.marks is not None:
+            self.marks.append((phase, at))
 
     def answered(self, request: Request, response: Response | None, seconds: float) -> None:
         """The last answer has come, or the attempt has ended without one after so long."""
@@ -65,8 +73,10 @@ class Journal:
         node: str,
         wall_ms: Callable[[], int],
         drop_params: frozenset[str] = frozenset(),
+        tracer: Tracer | None = None,
     ) -> None:
         self._log = log
+        self._tracer = tracer
         self._who = (job, run, node)
         self._wall_ms = wall_ms
         self._drop_params = drop_params
@@ -75,7 +85,7 @@ class Journal:
 
     def settle(self, attempt: Attempt, outcome: Ack | Nack) -> None:
         """An outcome is on its way to the store."""
-        if self._log is not None:
+        if self._log is not None or attempt.marks is not None:
             self._attempts[outcome.id, outcome.token] = attempt
 
     def acked(self, ack: Ack, kept: bool) -> None:
@@ -83,6 +93,7 @@ class Journal:
         attempt = self._attempts.pop((ack.id, ack.token), None)
         if attempt is None or not kept:
             return
+        self._trace(attempt, ack.reason, ack.error)
         if attempt.request is None and not ack.error:  # an errand of a task: no page
             return
         if ack.error:
@@ -99,6 +110,7 @@ class Journal:
         attempt = self._attempts.pop((nack.id, nack.token), None)
         if attempt is None or result is NackResult.LOST:
             return
+        self._trace(attempt, nack.reason, nack.error)
         if result is NackResult.DEAD:
             self._write(attempt, LineKind.FAILED, nack.reason, error=nack.error)
         elif nack.counted:
@@ -127,6 +139,24 @@ class Journal:
                 depth=request.depth,
                 callback=request.callback_name,
                 error=text[:LONGEST_ERROR],
+            )
+        )
+
+    def _trace(self, attempt: Attempt, reason: str, error: str) -> None:
+        if self._tracer is None or attempt.marks is None:
+            return
+        lease, request = attempt.lease, attempt.request
+        self._tracer.ended(
+            Trace(
+                id=lease.id,
+                host=lease.host,
+                url=request.url if request is not None else "",
+                method=request.method if request is not None else "",
+                status=attempt.status,
+                attempt=lease.retries + 1,
+                reason=reason,
+                error=error or attempt.error,
+                marks=attempt.marks,
             )
         )
 

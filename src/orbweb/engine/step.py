@@ -110,6 +110,8 @@ class Step:
         self.held = lease.held
         self.over = False
         self.attempt = Attempt(lease)
+        if tools.tracer is not None and tools.tracer.samples():
+            self.attempt.marks = [("claim", tools.clock())]
         self._tools = tools
         self._task: asyncio.Task[None] | None = None
         self._parts: list[_Part] = []
@@ -196,6 +198,9 @@ class Step:
         response = result.response if isinstance(result, Fetched | Failed) else None
         attempt = self.attempt
         attempt.answered(result.request, response, self._pacer.seconds)
+        now = tools.clock()
+        attempt.mark("fetch", now - self._pacer.seconds)
+        attempt.mark("parse", now)
         if request.auto_request:
             tools.stats.counts.answered(attempt.status, attempt.ms / 1000, attempt.size_bytes)
         failed = result if isinstance(result, Failed | Dropped) else None
@@ -429,6 +434,7 @@ class Step:
         if not self._parts:
             return []
         self._tools.ledger.finishing(self.held)
+        self.attempt.mark("items", self._tools.clock())
         await asyncio.wait([part.answer for part in self._parts])
         try:
             answers = [part.answer.result() for part in self._parts]
@@ -553,6 +559,7 @@ class Step:
     def _settle(self, outcome: Ack | Nack) -> None:
         if not self.over:
             self.over = True
+            self.attempt.mark("ack", self._tools.clock())
             if outcome.error:
                 outcome = outcome._replace(error=writable(outcome.error)[:LONGEST_ERROR])
             self._tools.desk.settle(self, outcome)

@@ -23,6 +23,7 @@ from orbweb.engine.traces import KnownErrors
 from orbweb.frontier.base import Ack, Nack
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
+from orbweb.monitor.trace import Tracer
 from orbweb.pipelines.buffer import ItemBuffer
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class StepTools:
     rng: random.Random
     answers: Answers = field(default_factory=Answers)
     errands: Errands | None = None
+    tracer: Tracer | None = None
     known_errors: KnownErrors = field(default_factory=KnownErrors)
 
     def backoff_ms(self, retries: int, retry_after: float | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -134,7 +134,7 @@ class Inquiry:
             with suppress(RunLost):
                 state = await _look(admin, info, wanted)
             host = await admin.hosts.look(wanted.host)
-            robots = await _robots(admin, rules, request.url, canonical)
+            robots = await robots_facts(admin.robots, rules, request.url, canonical)
         lines = await self._lines(book, id)
         repeated = [line.id for line in lines if line.page == id]
         if wanted is not None and state is not None and not state.known and repeated:
@@ -209,12 +209,18 @@ async def _look(admin: Admin, info: RunInfo, wanted: Wanted) -> UrlState:
     return await admin.urls.look(info.job, info.run, info.epoch, info.status.shards, wanted)
 
 
-async def _robots(admin: Admin, rules: JobRules, asked: str, url: str) -> RobotsFacts | None:
-    """`asked`: the URL as nodes fetch it, which names the entry; `url`: its canonical form."""
+async def robots_facts(
+    entries: Callable[[str], Awaitable[bytes | None]], rules: JobRules, asked: str, url: str
+) -> RobotsFacts | None:
+    """What robots.txt says, as far as it is known; nothing is fetched for that.
+
+    `entries` gives what is kept of an origin. `asked`: the URL as nodes fetch it, which names the
+    entry; `url`: its canonical form.
+    """
     origin = origin_of(asked)
     if origin is None or not rules.obey_robots:
         return None
-    stored = await admin.robots(origin)
+    stored = await entries(origin)
     entry = RobotsEntry.decode(stored) if stored is not None else None
     if entry is None:
         return None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orbweb.errors import ConfigError
-from orbweb.frontier.base import DeadLetter, RunState, Status
+from orbweb.frontier.base import DeadLetter, Lease, RunState, Status
+from orbweb.frontier.configbook import ConfigBook
 from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
@@ -23,7 +25,7 @@ from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.steering import HostAdmin
 from orbweb.frontier.totals import RunTotals
 from orbweb.frontier.urls import UrlAdmin, dead_letter
-from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word
+from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word, parse_body
 from orbweb.frontier.weight import Weight, weigh
 
 PAGE = 500
@@ -61,6 +63,8 @@ class Admin:
         self.seen = SeenAdmin(servers, prefix, shards=shards)
         """What the jobs have seen."""
         self.hosts = HostAdmin(servers.of_shard, prefix, shards=shards)
+        self.config = ConfigBook(servers.of_shard(0), prefix)
+        """The live values."""
         self.urls = UrlAdmin(servers, prefix)
         """What became of single requests."""
         self.now: int | None = None
@@ -115,16 +119,21 @@ class Admin:
             found.append(NodeInfo(node.decode(), max(0, now - int(wall)), beat))
         return sorted(found, key=lambda node: node.node)
 
-    async def dead_letters(self, info: RunInfo) -> AsyncIterator[DeadLetter]:
-        """All requests of a run that were given up, page by page, in no order."""
+    async def dead_letters(self, info: RunInfo, ids: str = "*") -> AsyncIterator[DeadLetter]:
+        """All requests of a run that were given up, page by page, in no order.
+
+        `ids`: a pattern of the store that their ids must fit.
+        """
         for shard in range(info.status.shards):
             keys, client = self._keys(info, shard), self._servers.of_shard(shard)
             cursor = None
             while cursor != 0:
-                cursor, page = await answer_of(client.hscan(keys.why, cursor or 0, count=PAGE))
-                ids = list(page)
-                bodies = await answer_of(client.hmget(keys.dead, ids)) if ids else []
-                for id, body in zip(ids, bodies, strict=True):
+                cursor, page = await answer_of(
+                    client.hscan(keys.why, cursor or 0, match=ids, count=PAGE)
+                )
+                found = list(page)
+                bodies = await answer_of(client.hmget(keys.dead, found)) if found else []
+                for id, body in zip(found, bodies, strict=True):
                     if body is not None:
                         yield dead_letter(id.decode(), body, page[id])
 
@@ -137,6 +146,19 @@ class Admin:
             if why is not None and body is not None:
                 return dead_letter(id, body, why)
         return None
+
+    async def dead_letters_beginning(self, info: RunInfo, id: str, most: int) -> list[DeadLetter]:
+        """Up to `most` dead letters whose ids begin with `id`; one with exactly that id alone."""
+        whole = await self.dead_letter(info, id)
+        if whole is not None:
+            return [whole]
+        found: list[DeadLetter] = []
+        pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", id) + "*"
+        async for letter in self.dead_letters(info, pattern):
+            found.append(letter)
+            if len(found) >= most:
+                break
+        return found
 
     async def response(self, info: RunInfo, letter: DeadLetter) -> bytes | None:
         """What was answered to a dead letter last, packed; None when nothing is kept of it."""
@@ -154,6 +176,20 @@ class Admin:
     async def drop(self, info: RunInfo, ids: Sequence[str]) -> int:
         """Forget dead letters for good; returns how many were found."""
         return await self._redrive(info, ids, drop=True)
+
+    async def pending(self, info: RunInfo, id: str) -> Lease | None:
+        """The pending request with exactly this id, without its token; None when there is none."""
+        for shard in range(info.status.shards):
+            client = self._servers.of_shard(shard)
+            body = await answer_of(client.hget(self._keys(info, shard).body, id))
+            if body is not None:
+                return parse_body(id, "", body, 0)
+        return None
+
+    async def hold_off(self, info: RunInfo, host: str, ms: int) -> None:
+        """See `Frontier.hold_off`: no node fetches from the host for so long."""
+        frontier = self._frontier(info.job, info.run, info.epoch, info.status.shards)
+        await frontier.hold_off([(host, ms)])
 
     async def stop(self, info: RunInfo) -> None:
         """Ask every node of the run to stop, and let a resident run end."""
@@ -199,6 +235,13 @@ class Admin:
     def book(self, job: str) -> JobBook:
         """What the nodes of a job tell of it."""
         return JobBook(self._client, self._prefix, job)
+
+    async def server_info(self) -> list[dict[str, Any]]:
+        """What each server of the shards says of itself (INFO), for people who look for a fault."""
+        clients = {
+            id(client): client for client in map(self._servers.of_shard, range(self._shards))
+        }
+        return [dict(await answer_of(client.info())) for client in clients.values()]
 
     def kept(self, job: str) -> RunBook:
         """What is kept of a job's runs, also of those that are gone."""

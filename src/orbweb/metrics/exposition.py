@@ -8,6 +8,7 @@ would be used of it is this page.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -38,11 +39,14 @@ class Metric:
     """Of a histogram: upper bounds of its classes."""
 
 
+Labels = tuple[tuple[str, str], ...]
+
+
 class Sample(NamedTuple):
-    """One number."""
+    """One number, as a line of the text."""
 
     name: str
-    labels: tuple[tuple[str, str], ...]
+    labels: Labels
     value: float
 
     def line(self) -> str:
@@ -53,52 +57,63 @@ class Sample(NamedTuple):
 
 
 class Exposition:
-    """Gathers samples and writes them as text, each metric in one block."""
+    """Gathers what is told of metrics, and writes it as text, each metric in one block."""
 
     def __init__(self) -> None:
-        self._samples: dict[Metric, list[Sample]] = {}
+        self.points: dict[Metric, list[tuple[Labels, float | Histogram]]] = {}
+        """What is told of each metric: labels with their values, and a number or a histogram."""
 
     @property
     def names(self) -> list[str]:
-        """Metrics of which there is a sample."""
-        return [metric.name for metric in self._samples]
+        """Metrics of which something is told."""
+        return [metric.name for metric in self.points]
 
     def add(self, metric: Metric, value: float, *labels: str) -> None:
-        """One sample; `labels` are the values of the metric's labels, in their order."""
-        pairs = tuple(zip(metric.labels, labels, strict=True))
-        self._add(metric, Sample(metric.name, pairs, value))
+        """One number; `labels` are the values of the metric's labels, in their order."""
+        self._add(metric, labels, value)
 
     def add_histogram(self, metric: Metric, histogram: Histogram, *labels: str) -> None:
-        """A histogram: how many were at most so large, for each bound; their sum and number."""
-        name, pairs = metric.name, tuple(zip(metric.labels, labels, strict=True))
-        classes = histogram.classes or [0] * (len(metric.bounds) + 1)
-        below = 0
-        for bound, number in zip((*metric.bounds, math.inf), classes, strict=True):
-            below += number
-            within = (*pairs, ("le", number_text(bound)))
-            self._add(metric, Sample(f"{name}_bucket", within, below))
-        self._add(metric, Sample(f"{name}_sum", pairs, histogram.sum))
-        self._add(metric, Sample(f"{name}_count", pairs, below))
+        """A histogram with the metric's bounds."""
+        self._add(metric, labels, histogram)
 
     def text(self) -> str:
         """All of it, in the order in which metrics were first added."""
         lines: list[str] = []
-        for metric, samples in self._samples.items():
+        for metric in self.points:
             lines.append(f"# HELP {metric.name} {_escaped(metric.text)}")
             lines.append(f"# TYPE {metric.name} {metric.kind}")
-            lines += [sample.line() for sample in samples]
+            lines += [sample.line() for sample in self._samples(metric)]
         return "\n".join(lines) + "\n"
 
     def records(self) -> list[dict[str, Any]]:
         """The same as plain values, for JSON."""
         return [
             {"name": name, "kind": str(metric.kind), "labels": dict(labels), "value": value}
-            for metric, samples in self._samples.items()
-            for name, labels, value in samples
+            for metric in self.points
+            for name, labels, value in self._samples(metric)
         ]
 
-    def _add(self, metric: Metric, sample: Sample) -> None:
-        self._samples.setdefault(metric, []).append(sample)
+    def _add(self, metric: Metric, labels: tuple[str, ...], point: float | Histogram) -> None:
+        pairs = tuple(zip(metric.labels, labels, strict=True))
+        self.points.setdefault(metric, []).append((pairs, point))
+
+    def _samples(self, metric: Metric) -> Iterator[Sample]:
+        for labels, point in self.points[metric]:
+            if isinstance(point, Histogram):
+                yield from _histogram(metric, labels, point)
+            else:
+                yield Sample(metric.name, labels, point)
+
+
+def _histogram(metric: Metric, labels: Labels, histogram: Histogram) -> Iterator[Sample]:
+    """How many were at most so large, for each bound; their sum and number."""
+    name, below = metric.name, 0
+    bounds = (*metric.bounds, math.inf)
+    for bound, number in zip(bounds, histogram.padded(len(bounds)), strict=True):
+        below += number
+        yield Sample(f"{name}_bucket", (*labels, ("le", number_text(bound))), below)
+    yield Sample(f"{name}_sum", labels, histogram.sum)
+    yield Sample(f"{name}_count", labels, below)
 
 
 def number_text(value: float) -> str:

@@ -1,45 +1,36 @@
-"""A node's own scrape target, and what it shows: the node as it is now, not as it last said."""
+"""What a node tells of itself where others do not ask the store: its metrics, as it is now."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from orbweb.log import get_logger
 from orbweb.metrics.exporter import tell_version
 from orbweb.metrics.exposition import Exposition
 from orbweb.metrics.node import Speaker, said, tell_counts, tell_node
-from orbweb.metrics.server import serving
-from orbweb.metrics.targets import address
 from orbweb.monitor.counts import Counts
 
-log = get_logger("orbweb.metrics")
+
+@dataclass(frozen=True, slots=True)
+class OtelOptions:
+    """Where and how much to send."""
+
+    endpoint: str
+    """Such as http://127.0.0.1:4318; `/v1/metrics` and `/v1/traces` are appended."""
+    headers: Mapping[str, str]
+    interval_seconds: float
+    """Between two tellings of the metrics."""
+    ratio: float
+    """Part of the attempts that are traced: 0 none, 1 all."""
+    attributes: Mapping[str, str]
+    """What is told of the node itself, with everything."""
 
 
-def node_page(who: Speaker, beat: bytes, counts: Counts) -> str:
-    """A node's metrics as text."""
+def node_metrics(who: Speaker, beat: bytes, counts: Counts) -> Exposition:
+    """A node's metrics, as it is now."""
     text = Exposition()
     tell_version(text)
     tell_node(text, who, time.time(), said(beat))
     tell_counts(text, who, counts)
-    return text.text()
-
-
-@asynccontextmanager
-async def own_target(
-    who: Speaker, beat: Callable[[], bytes], counts: Callable[[], Counts], host: str, port: int
-) -> AsyncIterator[str]:
-    """Serve the node's metrics; gives the address under which it tells others of them.
-
-    A port that is taken is replaced by a free one, as several nodes of a machine have the same
-    settings. Raises `ConfigError` for a host that is none of this machine.
-    """
-
-    async def page() -> str:
-        return node_page(who, beat(), counts())
-
-    async with serving(page, host, port, or_free=True) as own:
-        told = address(host, own)
-        log.info("metrics of this node: http://%s/metrics", told)
-        yield told
+    return text

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from orbweb.errors import ConfigError
 from orbweb.log import get_logger
-from orbweb.metrics.exposition import CONTENT_TYPE
-from orbweb.metrics.targets import Target
+from orbweb.metrics.exposition import CONTENT_TYPE, Exposition
+from orbweb.metrics.targets import Target, address
 
 log = get_logger("orbweb.metrics")
 
@@ -50,6 +50,23 @@ async def serving(
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def own_target(gather: Callable[[], Exposition], host: str, port: int) -> AsyncIterator[str]:
+    """Serve the node's metrics; gives the address under which it tells others of them.
+
+    A port that is taken is replaced by a free one, as several nodes of a machine have the same
+    settings. Raises `ConfigError` for a host that is none of this machine.
+    """
+
+    async def page() -> str:
+        return gather().text()
+
+    async with serving(page, host, port, or_free=True) as own:
+        told = address(host, own)
+        log.info("metrics of this node: http://%s/metrics", told)
+        yield told
 
 
 async def _listen(runner: web.AppRunner, host: str, port: int, *, or_free: bool) -> None:

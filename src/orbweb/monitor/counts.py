@@ -40,6 +40,10 @@ class Histogram(msgspec.Struct, omit_defaults=True):
     def count(self) -> int:
         return sum(self.classes)
 
+    def padded(self, length: int) -> list[int]:
+        """So many classes; a histogram that nothing was noted in has none."""
+        return self.classes or [0] * length
+
     def note(self, value: float, bounds: tuple[float, ...]) -> None:
         """Count one measure."""
         if not self.classes:

@@ -13,7 +13,7 @@ from sqlalchemy import exc
 from orbweb.errors import ItemError
 from orbweb.model.item import KEY_FIELD
 from orbweb.pipelines.sql_values import fit
-from orbweb.sql.databases import BYTES_TYPE, KEY_TYPE, MOMENT_TYPE, TEXT_TYPE
+from orbweb.sql.databases import BYTES_TYPE, KEY_TYPE, MOMENT_TYPE, TEXT_TYPE, reflected
 
 if TYPE_CHECKING:
     from orbweb.pipelines.base import Row
@@ -90,7 +90,7 @@ class Tables:
         """
         found = self._known.get(name)
         if found is None:
-            there = self._reflect(name)
+            there = reflected(self._engine, name)
             found = self._known[name] = self._made(name, row) if there is None else there
         if self._create and (missing := _missing(found, row)):
             self._check_columns([*found.columns.keys(), *missing], row)
@@ -119,13 +119,6 @@ class Tables:
                 )
         return fitted
 
-    def _reflect(self, name: str) -> sa.Table | None:
-        schema, _, table = name.rpartition(".")
-        try:
-            return sa.Table(table, sa.MetaData(), schema=schema or None, autoload_with=self._engine)
-        except exc.NoSuchTableError:
-            return None
-
     def _made(self, name: str, row: Row) -> sa.Table:
         if not self._create:
             raise ItemError(
@@ -145,11 +138,11 @@ class Tables:
         try:
             table.create(self._engine, checkfirst=True)
         except exc.DBAPIError:  # another process may have made it in this moment
-            found = self._reflect(name)
+            found = reflected(self._engine, name)
             if found is None:
                 raise
             return found
-        found = self._reflect(name)
+        found = reflected(self._engine, name)
         return table if found is None else found
 
     def _check_columns(self, names: Sequence[str], row: Row) -> None:
@@ -184,10 +177,10 @@ class Tables:
                 with self._engine.begin() as connection:
                     connection.exec_driver_sql(sql.replace("%", "%%"))
             except exc.DBAPIError:  # another process may have added it in this moment
-                found = self._reflect(name)
+                found = reflected(self._engine, name)
                 if found is None or field not in found.columns:
                     raise
-        found = self._reflect(name)
+        found = reflected(self._engine, name)
         return table if found is None else found
 
 

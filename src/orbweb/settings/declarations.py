@@ -451,6 +451,13 @@ METRICS = (
             low=-1, most=65535),
     Setting("METRICS_HOST", TEXT, "127.0.0.1", "Address on which it does so; 0.0.0.0 = all, for "
             "anybody who can reach them."),
+    Setting("OTLP_ENDPOINT", TEXT, "", "Each node sends its metrics and traces to this collector "
+            "of OpenTelemetry, such as http://127.0.0.1:4318; empty = nowhere."),
+    Setting("OTLP_HEADERS", TEXTS, (), "What it sends along, as name=value: what the collector "
+            "wants for a login.", secret=True),
+    Setting("OTLP_INTERVAL", NUMBER, 30.0, "How often metrics are sent.", "seconds", above=0),
+    Setting("OTLP_TRACE_RATIO", NUMBER, 0.01, "Part of the requests of which a trace is sent: 1 = "
+            "all, 0 = none.", low=0, most=1),
 )  # fmt: skip
 
 DECLARATIONS: Mapping[str, Setting] = MappingProxyType(

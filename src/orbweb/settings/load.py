@@ -80,8 +80,7 @@ class Settings(Mapping[str, Any]):
     def changed(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
         """These settings with other values, whose origins are given in words."""
         given = {
-            name: [*self._given.get(name, ()), (origins[name], value)]
-            for name, value in values.items()
+            name: (*self._given.get(name, ()), (origins[name], values[name])) for name in values
         }
         return Settings(
             {**self._values, **values},
@@ -122,6 +121,8 @@ def masked(name: str, value: Any) -> Any:
         return mask_secrets(value)
     if name in HOOKS:
         return mask_hook(value)
+    if name.endswith("_HEADERS"):
+        return f"{value.partition('=')[0]}={MASK}"
     if "://" not in value and (options := _OPTION.sub(rf"\1{MASK}", value)) != value:
         return options
     return mask_address(value)

@@ -23,7 +23,7 @@ from orbweb.sources.base import (
     by_state,
     counts_of,
 )
-from orbweb.sql.databases import answered, shown_url
+from orbweb.sql.databases import answered, reflected, shown_url
 
 IDS = 500
 """Rows that one statement names."""
@@ -197,14 +197,13 @@ class SqlTasks:
         return self._table.columns[self._columns.batch]
 
     def _reflect(self) -> sa.Table:
-        schema, _, name = self._name.rpartition(".")
-        try:
-            return sa.Table(name, sa.MetaData(), schema=schema or None, autoload_with=self._engine)
-        except exc.NoSuchTableError:
+        table = reflected(self._engine, self._name)
+        if table is None:
             raise ConfigError(
                 f"there is no table {self._name} in {shown_url(self._engine)}: make it, with a "
                 f"column {self._columns.id} and what a task needs to know"
-            ) from None
+            )
+        return table
 
     def _add_column(self, table: sa.Table, name: str, kind: str, *, create: bool) -> None:
         quote = self._engine.dialect.identifier_preparer

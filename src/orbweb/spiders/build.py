@@ -65,12 +65,12 @@ from orbweb.metrics.node import Speaker
 from orbweb.model.rate import parse_rate
 from orbweb.monitor.counts import added_up
 from orbweb.monitor.crawl_line import CrawlLog
-from orbweb.monitor.vitals import VitalSigns
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
 from orbweb.settings.log import configure_log, logger_levels
 from orbweb.spiders.account import Account, CountingLog, run_made
 from orbweb.spiders.base import BaseParser, BaseSpider
+from orbweb.spiders.build_metrics import tell_metrics, tracer, vitals
 from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.crawl_log import crawl_log
 from orbweb.spiders.distributed import Spider
@@ -182,8 +182,7 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
         uninstall = install_signals(engine.shutdown, live.reload)
         stack.callback(uninstall)
         spider.bind(engine)
-        if settings["METRICS_PORT"] >= 0:
-            await _serve_metrics(engine, settings, store, node, spider.name, stack)
+        await tell_metrics(engine, settings, _speaker(store, settings, node, spider), stack)
         if start.on_engine is not None:
             start.on_engine(engine)
         await stack.enter_async_context(
@@ -238,22 +237,8 @@ async def trial_parts(
         threads.close()
 
 
-async def _serve_metrics(
-    engine: Engine, settings: Settings, store: _Store, node: str, spider: str, stack: AsyncExitStack
-) -> None:
-    """Serve the node's own metrics; its heartbeat tells where."""
-    from orbweb.metrics.own import own_target  # brings an HTTP server, which few nodes need
-
-    who = Speaker(node, store.identity.get("redis_key", spider), settings["RUN_ID"])
-    engine.place["metrics"] = await stack.enter_async_context(
-        own_target(
-            who,
-            engine.beat,
-            lambda: engine.stats.counts,
-            settings["METRICS_HOST"],
-            settings["METRICS_PORT"],
-        )
-    )
+def _speaker(store: _Store, settings: Settings, node: str, spider: BaseSpider) -> Speaker:
+    return Speaker(node, store.identity.get("redis_key", spider.name), settings["RUN_ID"])
 
 
 # -- the store
@@ -680,8 +665,9 @@ def _build_engine(
             wall_ms=_wall_ms,
             crawl_log=lines,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
-            vitals=_vitals(download.http, start.directory or Path.cwd()).read,
+            vitals=vitals(download.http.traffic, start.directory or Path.cwd()),
             show_summary=settings["RUN_SUMMARY_ENABLE"],
+            tracer=tracer(settings, _speaker(store, settings, node, spider), stack),
             collect=_chores(store, tell),
             on_new_run=start.on_new_run,
             go_on=start.go_on,
@@ -812,11 +798,6 @@ def _gap_ms(settings: Settings, name: str) -> int:
 def _ms(seconds: float) -> int:
     """At least one: 0 would mean that there is no limit."""
     return max(1, round(seconds * 1000))
-
-
-def _vitals(downloader: HttpDownloader, folder: Path) -> VitalSigns:
-    traffic = downloader.traffic
-    return VitalSigns(lambda: (traffic.received, traffic.sent), folder)
 
 
 def _build_download(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,9 +103,14 @@ class LiveAdmin:
 
         return await self._act(act)
 
-    async def unset(self, places: Sequence[Place], author: Author) -> Done:
-        """Let nothing hold at these places any more. Raises `ConfigError`."""
-        return await self._act(lambda values, at_ms: values.take_away(places, *author, at_ms))
+    async def unset(self, place: Place, author: Author, *, canary: bool = False) -> Done:
+        """Let nothing hold at a place any more; `canary`: only end the trial.
+
+        Raises `ConfigError`.
+        """
+        return await self._act(
+            lambda values, at_ms: values.take_away(place, *author, at_ms, canary=canary)
+        )
 
     async def promote(self, place: Place, author: Author) -> Done:
         """Let a canary's value hold for all. Raises `ConfigError`."""

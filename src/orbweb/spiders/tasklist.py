@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,21 +72,9 @@ def push_now(spider: Any, key: str, values: Sequence[Any]) -> int:
 
 def run_apart(call: Callable[[], Awaitable[T]]) -> T:
     """Run a coroutine on an event loop of its own, whether or not there is one here."""
-    outcome: list[T] = []
-    failure: list[BaseException] = []
 
-    async def run() -> None:
-        outcome.append(await call())
+    async def run() -> T:
+        return await call()
 
-    def work() -> None:
-        try:
-            asyncio.run(run())
-        except BaseException as error:  # raised where it is waited for
-            failure.append(error)
-
-    thread = threading.Thread(target=work, name="orbweb-tasks")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    with ThreadPoolExecutor(1, "orbweb-tasks") as thread:
+        return thread.submit(asyncio.run, run()).result()

@@ -30,6 +30,15 @@ BUSY_SECONDS = 30.0
 """How long SQLite waits for another process that writes."""
 
 
+def reflected(engine: sa.Engine, name: str) -> sa.Table | None:
+    """The table of that name, `schema.table` or `table`, as it is now; None if there is none."""
+    schema, _, short = name.rpartition(".")
+    try:
+        return sa.Table(short, sa.MetaData(), schema=schema or None, autoload_with=engine)
+    except exc.NoSuchTableError:
+        return None
+
+
 def ascii_text(length: int) -> sa.types.TypeEngine[str]:
     """A column of ASCII text that every database compares byte by byte."""
     exact = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")

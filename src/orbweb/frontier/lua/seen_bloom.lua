@@ -10,68 +10,76 @@
 
 local SEEN_ERRS = true
 local SIXTEEN = '<' .. string.rep('I4', 16)
-local sub, words_of, pack_words = string.sub, struct.unpack, struct.pack
+local byte, sub, words_of, pack_words = string.byte, string.sub, struct.unpack, struct.pack
 local POWER = {
   [0] = 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288,
   1048576, 2097152, 4194304, 8388608, 16777216, 33554432, 67108864, 134217728, 268435456, 536870912, 1073741824,
   2147483648,
 }
-local memo_mark, memo_number, memo_part, memo_key, memo_offset, memo_words
-local powers = {} -- of the mark that was looked at last, the bit in each word
+local memo_mark, digest, memo_number -- the mark that was looked at last, and what tells its places
+local places, chosen = {}, 0 -- its bit in each word; of how many words that is known
 
--- Eight times five bits from ten hex digits, for the words from `first`: the second four come first.
-local function choose(digits, first)
-  local number = tonumber(digits, 16)
-  for i = 4, 11 do
-    local place = number % 32
-    powers[first + i % 8] = POWER[place]
-    number = (number - place) / 32
+-- Four times five bits from the next five hex digits. Few of the places are needed to see that a mark is
+-- not there.
+local function choose()
+  local first = 11 + chosen / 4 * 5
+  local bits = tonumber(sub(digest, first, first + 4), 16)
+  for word = chosen + 1, chosen + 4 do
+    local place = bits % 32
+    places[word] = place
+    bits = (bits - place) / 32
   end
+  chosen = chosen + 4
 end
 
--- Finds and reads the block of a mark, unless it is the one that was looked at last; the other 80 of
--- the 120 bits that are used choose a bit in each of its words, the same in every layer.
+-- Finds and reads the block of a mark, unless the part was looked at for it last; the other 80 of the
+-- 120 bits that are used choose a bit in each of its words, the same in every layer.
 local function look_at(part, mark)
   if mark ~= memo_mark then
-    local hex = redis.sha1hex(mark)
-    memo_mark, memo_number, memo_part = mark, tonumber(sub(hex, 1, 10), 16), nil
-    choose(sub(hex, 11, 20), 1)
-    choose(sub(hex, 21, 30), 9)
+    memo_mark, digest, chosen = mark, redis.sha1hex(mark), 0
+    memo_number = tonumber(sub(digest, 1, 10), 16)
   end
-  if part == memo_part then return end
+  if part.mark == mark then return end
   local block = memo_number % part.size
   local within = block % 1024
-  memo_part, memo_key, memo_offset = part, part.key .. string.format(':%d', (block - within) / 1024), within * 64
-  local found = call('GETRANGE', memo_key, memo_offset, memo_offset + 63)
-  memo_words = found ~= '' and {words_of(SIXTEEN, found)}
+  part.mark, part.segment, part.offset = mark, part.key .. string.format(':%d', (block - within) / 1024), within * 64
+  part.block = call('GETRANGE', part.segment, part.offset, part.offset + 63)
 end
 
--- Bits are looked at and set in arithmetic: sixteen calls of the library would cost more than the rest.
+-- Bits are looked at in single bytes, as the first or second one tells of most marks that they are new.
 local function seen_has(part, mark)
   look_at(part, mark)
-  local words = memo_words
-  if not words then return false end
-  for i = 1, 16 do
-    local power = powers[i]
-    if words[i] % (power * 2) < power then return false end
+  local block = part.block
+  if block == '' then return false end
+  for word = 1, 16 do
+    if word > chosen then choose() end
+    local place = places[word]
+    local within = place % 8
+    local power = POWER[within]
+    if byte(block, word * 4 - 3 + (place - within) / 8) % (power * 2) < power then return false end
   end
   return true
 end
 
+-- Bits are set in arithmetic: sixteen calls of the library would cost more than the rest.
 local function seen_put(part, mark)
   look_at(part, mark)
-  local words, is_new = memo_words, false
-  if not words then -- the whole segment: one that grows would be given twice the room
-    local blocks = math.min(1024, part.size - tonumber(string.match(memo_key, '%d+$')) * 1024)
-    call('SETRANGE', memo_key, blocks * 64 - 1, '\0')
+  local words
+  local is_new = false
+  if part.block ~= '' then
+    words = {words_of(SIXTEEN, part.block)}
+  else -- the whole segment: one that grows would be given twice the room
+    local blocks = math.min(1024, part.size - tonumber(string.match(part.segment, '%d+$')) * 1024)
+    call('SETRANGE', part.segment, blocks * 64 - 1, '\0')
     words = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
   end
-  for i = 1, 16 do
-    local power = powers[i]
-    if words[i] % (power * 2) < power then words[i], is_new = words[i] + power, true end
+  while chosen < 16 do choose() end
+  for word = 1, 16 do
+    local power = POWER[places[word]]
+    if words[word] % (power * 2) < power then words[word], is_new = words[word] + power, true end
   end
-  memo_part = nil
-  if is_new then call('SETRANGE', memo_key, memo_offset, pack_words(SIXTEEN, unpack(words, 1, 16))) end
+  part.mark = nil
+  if is_new then call('SETRANGE', part.segment, part.offset, pack_words(SIXTEEN, unpack(words, 1, 16))) end
   return is_new
 end
 

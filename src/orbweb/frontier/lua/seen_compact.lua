@@ -9,19 +9,19 @@
 local SEEN_ERRS = true
 
 local sub, format = string.sub, string.format
-local memo_mark, memo_low, memo_member, memo_part, memo_key
+local memo_mark, memo_low, memo_member
 
 -- The bucket comes from the last nine digits, the member from the others: 1 / 2^32 up to a hundredth.
 local function place(part, mark)
   if mark ~= memo_mark then
     local high = tonumber(sub(mark, 1, -10)) or 0
-    memo_mark, memo_low, memo_part = mark, tonumber(sub(mark, -9)), nil
+    memo_mark, memo_low = mark, tonumber(sub(mark, -9))
     memo_member = format('%d', high % 4294967296 - 2147483648)
   end
-  if part ~= memo_part then
-    memo_part, memo_key = part, part.key .. format(':%d', memo_low % part.size)
+  if mark ~= part.mark then
+    part.mark, part.bucket = mark, part.key .. format(':%d', memo_low % part.size)
   end
-  return memo_key, memo_member
+  return part.bucket, memo_member
 end
 
 local function seen_has(part, mark)

@@ -11,7 +11,8 @@
 --   :clock      hash  wall, log              monotone clock of politeness
 --   :slots:HOST zset  run base + id + token -> latest end of that fetch (ms)
 --   :next       zset  host -> next allowed time (ms, sixteenths); only hosts that must be waited for
---   :waiting:HOST zset run base -> when it last could not have the host (ms)
+--   :waiting:HOST zset run base -> when it last could not have the host (ms); both go a week after the
+--                     last fetch, as :host:HOST does, with what nodes and runs that died have left there
 --   :host:HOST  hash  what is known of a host
 --                       taken, rate, rate_at   fetches handed out; decayed count of them (thousandths)
 --                       last                   run that had the host last

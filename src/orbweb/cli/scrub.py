@@ -1,0 +1,119 @@
+"""Takes secrets out of text that leaves the machine: by their names, by their looks, by value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from orbweb.log import MASK, mask_address, mask_secrets
+
+SHORTEST = 4
+"""Characters: what is shorter is taken out by its name only, as it may stand anywhere."""
+
+_NAME = (
+    r"[\w.%-]*(?:passw|pwd|secret|token|api[_-]?key|apikey|auth|sess(?:ion)?[_-]?id|session|"
+    r"signature|credential|cookie|jwt|private[_-]?key|access[_-]?key)[\w.%-]*"
+)
+SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
+
+_NAMED = re.compile(
+    rf"(?P<name>\b{_NAME}\\?[\"']?\s*(?:=|:|%3D)\s*\\?[\"']?)(?!{re.escape(MASK)})"
+    r"(?P<value>(?:(?:basic|bearer|digest|token)\s+)?[^\s\"'\\&<>,;}\])]+)",
+    re.IGNORECASE,
+)
+_COOKIES = re.compile(
+    r"(?P<name>\b(?:set-)?cookie\\?[\"']?\s*[:=]\s*\\?[\"']?)[^\n\"]*", re.IGNORECASE
+)
+_USER = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/?#@\"'<>]+@", re.IGNORECASE)
+_SCHEMES = re.compile(r"\b(?P<name>basic|bearer|digest)\s+[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE)
+_JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+")
+_SHORT_QUERY = re.compile(r"(?P<name>[?&](?:key|sig|sid|code|pass|user|login)=)[^\s&#\"'<>]+", re.I)
+
+
+class Scrubber:
+    """Masks what may be a secret; rather too much than too little."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        """`known`: values that are secrets wherever they stand."""
+        self._known = sorted({each for each in known if len(each) >= SHORTEST}, key=len)[::-1]
+
+    def __call__(self, text: str) -> str:
+        """The text without secrets."""
+        for value in self._known:
+            text = text.replace(value, MASK)
+        text = _USER.sub(rf"\g<scheme>{MASK}@", text)
+        text = mask_secrets(text)
+        text = _COOKIES.sub(rf"\g<name>{MASK}", text)
+        text = _NAMED.sub(rf"\g<name>{MASK}", text)
+        text = _SHORT_QUERY.sub(rf"\g<name>{MASK}", text)
+        text = _SCHEMES.sub(rf"\g<name> {MASK}", text)
+        return _JWT.sub(MASK, text)
+
+    def value(self, value: Any) -> Any:
+        """The same for all texts of a value that JSON can hold; what stands under a secret's name
+        is masked whole."""
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, Mapping):
+            return {
+                self(str(key)): MASK
+                if part and SECRET_NAME.fullmatch(str(key))
+                else self.value(part)
+                for key, part in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.value(part) for part in value]
+        return value
+
+    def _under(self, name: str, value: Any) -> Any:
+        return MASK if value and SECRET_NAME.fullmatch(name) else self.value(value)
+
+
+def secrets_of(values: Mapping[str, Any], secret: Iterable[str]) -> Iterator[str]:
+    """The secret parts of settings, those that are declared `secret` and those named like one."""
+    declared = set(secret)
+    for name, value in values.items():
+        for text in _texts(value):
+            if SECRET_NAME.search(name):
+                yield text
+            if name in declared or "://" in text:
+                yield from _parts(text)
+
+
+def secrets_of_environment(environ: Mapping[str, str]) -> Iterator[str]:
+    """Values of variables that are named like a secret, and passwords in the others."""
+    for name, value in environ.items():
+        if SECRET_NAME.search(name):
+            yield value
+        if "://" in value:
+            yield from _parts(value)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for part in value.values() for text in _texts(part))
+    elif isinstance(value, list | tuple):
+        yield from (text for part in value for text in _texts(part))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Passwords of addresses, and values of options such as `sasl.password=…`."""
+    for address in text.split(","):
+        try:
+            found = urlsplit(address if "://" in address else f"x://{address}")
+            password = found.password
+        except ValueError:
+            password = None
+        if password:
+            yield password
+            yield unquote(password)
+        elif (shown := mask_address(address)) != address:
+            before, _, after = shown.partition(MASK)
+            yield address[len(before) : len(address) - len(after)]
+        name, equals, value = address.partition("=")
+        if equals and SECRET_NAME.search(name.rpartition("?")[2]):
+            yield value
