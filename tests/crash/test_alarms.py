@@ -48,8 +48,8 @@ ENOUGH = 15.0
 """Seconds in which a short threshold must have told."""
 
 A_MINUTE = {"node_silent": 70.0}
-"""By default an alarm comes within a minute of the fault. This one says that a node was silent for
-a minute, and the fleet is judged every five seconds."""
+"""By default an alarm comes within a minute of the fault; this one when the node has been silent
+for one, and the fleet is judged every five seconds."""
 
 
 class Scene:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from orbweb.download.proxies import ProxyPool
 from orbweb.engine.answers import Answers
 from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.errands import Errands, TaskWorker
@@ -113,6 +114,8 @@ class EngineParts:
     """Lets settings change while the engine runs."""
     tasks: TaskSpiderCalls | None = None
     """The spider, when it works through tasks."""
+    proxies: ProxyPool | None = None
+    """Through which the chain fetches."""
 
 
 class Engine:
@@ -434,8 +437,8 @@ class Engine:
             stats=self.stats,
             clock=self._world.clock,
             rng=self._world.rng,
-            answers=self._answers,
             tracer=parts.tracer,
+            answers=self._answers,
             errands=Errands(parts.tasks, self._callbacks) if parts.tasks is not None else None,
         )
 
@@ -520,6 +523,7 @@ class Engine:
             is_stopping=lambda: self.shutdown.requested,
             answers=self._answers,
             source_error=lambda: self._seeder.trouble if self._seeder is not None else "",
+            proxies=self._parts.proxies,
             config=parts.live.beat if parts.live is not None else dict,
         )
         return Gauge(dials, self._world.clock)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from orbweb.download.proxies import ProxyPool
 from orbweb.engine.answers import Answers
 from orbweb.engine.knobs import Knobs
 from orbweb.engine.options import EngineOptions
@@ -24,6 +25,9 @@ RATE_SECONDS = 10.0
 
 STUCK_SECONDS = 2.0
 """When nothing was sampled for so long, the event loop stands still."""
+
+MOST_HOSTS = 10
+"""Hosts without a proxy that a beat names."""
 
 MOST_BYTES = 4000
 """Length of a beat. What is too much is left out of its counts, the most numerous names first."""
@@ -51,6 +55,7 @@ class Dials:
     answers: Answers
     source_error: Callable[[], str]
     """Why the source of tasks does not answer now."""
+    proxies: ProxyPool | None = None
     config: Callable[[], Mapping[str, str | int]] = dict
     """What the node says of its live values."""
 
@@ -130,9 +135,16 @@ class Gauge:
             **dials.answers.told(),
             **dials.config(),
             "vitals": dials.vitals(),
+            **self._of_proxies(),
         }
         dials.stats.counts.see(dials.tally)
         return with_counts(beat, dials.stats.counts)
+
+    def _of_proxies(self) -> dict[str, object]:
+        pool = self._dials.proxies
+        if pool is None or not pool.is_on:
+            return {}
+        return {"proxies": pool.counts(), "no_proxy": pool.waiting()[:MOST_HOSTS]}
 
     def _rate(self) -> float:
         if len(self._samples) < 2:
@@ -147,6 +159,8 @@ class Gauge:
             return "store"
         if pump.saturated or dials.buffer.full:
             return "sink"
+        if dials.proxies is not None and dials.proxies.is_short:
+            return "proxies"
         if pump.fetching >= dials.knobs.concurrency:
             return "concurrency"
         if answer.pending - pump.held > dials.is_seeding():

@@ -221,6 +221,30 @@ DOWNLOAD = (
             "this order."),
 )  # fmt: skip
 
+PROXIES = (
+    Setting("PROXY_ENABLE", FLAG, True, "Send requests through the proxies of PROXY_LIST and "
+            "PROXY_FILE, where one of them is set; False = straight to the hosts.", when=HOT),
+    Setting("PROXY_LIST", TEXTS, (), "Proxies that requests go through in turn: "
+            "http://user:password@host:port, https://… or socks5://….", secret=True, when=HOT),
+    Setting("PROXY_FILE", TEXT, "", "File with a proxy a line, read again when it has changed; "
+            "beside PROXY_LIST.", when=HOT),
+    Setting("PROXY_COOLDOWN", NUMBER, 60.0, "How long a proxy rests from a host for which it has "
+            "failed; the time doubles with each further failure in a row.", "seconds", above=0,
+            when=HOT),
+    Setting("PROXY_COOLDOWN_MAX", NUMBER, 900.0, "Longest such rest.", "seconds", above=0,
+            when=HOT),
+    Setting("PROXY_COOLDOWN_STATUS_CODES", CODES, (403, 429), "Status codes of an answer after "
+            "which its proxy rests from that host; 407 always.", when=HOT),
+    Setting("PROXY_SUSPECT_BAN_AFTER", COUNT, 3, "So many exchanges in a row that broke off count "
+            "as a failure of the proxy.", "exchanges", low=1, when=HOT),
+)  # fmt: skip
+
+CONFIG = (
+    Setting("CONFIG_SOURCE", TEXT, "", "Where live values come from besides the store: "
+            "file:orbweb.live.toml, etcd://host/prefix/, "
+            "consul://host/prefix/ or nacos://host/DATA_ID; empty = nowhere.", secret=True),
+)  # fmt: skip
+
 OUTPUT = (
     Setting("ITEM_PIPELINES", PATHS, ("orbweb.pipelines.jsonl.JsonLinesPipeline",), "Classes "
             "that store items; each gets every item."),
@@ -464,7 +488,7 @@ DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
         for group in (
-            *(STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, OUTPUT),
+            *(STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, PROXIES, CONFIG, OUTPUT),
             *(FAILURES, METRICS, DATABASES, ALARMS),
         )
         for setting in group

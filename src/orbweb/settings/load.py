@@ -119,10 +119,10 @@ def masked(name: str, value: Any) -> Any:
     setting = DECLARATIONS.get(name)
     if setting is None or not setting.secret:
         return mask_secrets(value)
-    if name in HOOKS:
-        return mask_hook(value)
     if name.endswith("_HEADERS"):
         return f"{value.partition('=')[0]}={MASK}"
+    if name in HOOKS:
+        return mask_hook(value)
     if "://" not in value and (options := _OPTION.sub(rf"\1{MASK}", value)) != value:
         return options
     return mask_address(value)

@@ -23,6 +23,8 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
         "CLOSESPIDER_TIMEOUT": "SPIDER_MAX_RUNTIME",
         "COOKIES_ENABLED": "USE_SESSION",
         "CSV_OUTPUT_DIR": "OUTPUT_DIR",
+        "PROXY_BAN_SECONDS": "PROXY_COOLDOWN",
+        "PROXY_BAN_MAX_SECONDS": "PROXY_COOLDOWN_MAX",
     }
 )
 """Other frameworks' names of our settings."""
