@@ -352,6 +352,7 @@ def test_no_password_in_an_address_is_shown_however_it_is_written(
         ("CONFIG_SOURCE", "consul://:hunter2@h:8500/orbweb/"),
         ("PROXY_LIST", "http://u:hunter2@a:8000,b:hunter2@c:1"),
         ("KAFKA_OPTIONS", "sasl.username=u,sasl.password=hunter2,ssl.key.pem=hunter2"),
+        ("OTLP_HEADERS", "authorization=Bearer hunter2,x-other=hunter2"),
         ("X_API_TOKEN", "hunter2"),
     ],
 )
@@ -367,5 +368,6 @@ def test_every_setting_that_is_secret_is_meant_by_these_tests() -> None:
     plain = {name for name, setting in DECLARATIONS.items() if setting.secret and "URL" not in name}
     assert plain == {
         *("MYSQL_PASSWORD", "POSTGRES_PASSWORD"),
-        *("MONGO_URI", "ELASTICSEARCH_HOSTS", "KAFKA_OPTIONS", "PROXY_LIST", "CONFIG_SOURCE"),
+        *("MONGO_URI", "ELASTICSEARCH_HOSTS", "KAFKA_OPTIONS", "OTLP_HEADERS"),
+        *("PROXY_LIST", "CONFIG_SOURCE"),
     }

@@ -107,6 +107,8 @@ def masked(name: str, value: Any) -> Any:
     setting = DECLARATIONS.get(name)
     if setting is None or not setting.secret:
         return mask_secrets(value)
+    if name.endswith("_HEADERS"):
+        return f"{value.partition('=')[0]}={MASK}"
     if "://" not in value and (options := _OPTION.sub(rf"\1{MASK}", value)) != value:
         return options
     return mask_address(value)
