@@ -35,6 +35,7 @@ GROUPS = (
     ("Failed requests", declarations.FAILURES),
     ("Metrics", declarations.METRICS),
     ("Databases", declarations.DATABASES),
+    ("Alarms", declarations.ALARMS),
 )
 
 WHEN = {

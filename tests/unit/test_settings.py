@@ -331,7 +331,7 @@ def test_settings_of_other_frameworks_throttles(tmp_path: Path) -> None:
 def test_no_password_in_an_address_is_shown_however_it_is_written(
     tmp_path: Path, name: str, value: str
 ) -> None:
-    if "SQL" not in name and "://" not in value:
+    if name == "ALERTS_HEARTBEAT_URL" or ("SQL" not in name and "://" not in value):
         with pytest.raises(ConfigError) as caught:
             load(tmp_path, command_line={name: value})
         assert "hunter2" not in str(caught.value)
@@ -354,6 +354,13 @@ def test_no_password_in_an_address_is_shown_however_it_is_written(
         ("KAFKA_OPTIONS", "sasl.username=u,sasl.password=hunter2,ssl.key.pem=hunter2"),
         ("OTLP_HEADERS", "authorization=Bearer hunter2,x-other=hunter2"),
         ("X_API_TOKEN", "hunter2"),
+        ("WARNING_FEISHU_WEBHOOK", "https://open.feishu.cn/open-apis/bot/v2/hook/hunter2"),
+        ("WARNING_DINGTALK_WEBHOOK", "https://oapi.dingtalk.com/robot/send?access_token=hunter2"),
+        ("WARNING_WECHAT_WEBHOOK", "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=hunter2"),
+        ("WARNING_DINGTALK_SECRET", "hunter2"),
+        ("WARNING_EMAIL", '{"host": "h", "to": "a@b", "password": "hunter2"}'),
+        ("ALERTS_CHANNELS", "a=slack://hunter2/x,b=https://h/hunter2,c=hunter2"),
+        ("ALERTS_HEARTBEAT_URL", "https://hc.example/hunter2"),
     ],
 )
 def test_no_secret_setting_is_shown(tmp_path: Path, name: str, value: str) -> None:
@@ -370,4 +377,6 @@ def test_every_setting_that_is_secret_is_meant_by_these_tests() -> None:
         *("MYSQL_PASSWORD", "POSTGRES_PASSWORD"),
         *("MONGO_URI", "ELASTICSEARCH_HOSTS", "KAFKA_OPTIONS", "OTLP_HEADERS"),
         *("PROXY_LIST", "CONFIG_SOURCE"),
+        *("WARNING_FEISHU_WEBHOOK", "WARNING_DINGTALK_WEBHOOK", "WARNING_WECHAT_WEBHOOK"),
+        *("WARNING_DINGTALK_SECRET", "WARNING_EMAIL", "ALERTS_CHANNELS"),
     }

@@ -212,6 +212,12 @@ class Step:
         attempt.mark("parse", now)
         if request.auto_request:
             tools.stats.counts.answered(attempt.status, attempt.ms / 1000, attempt.size_bytes)
+        failed = result if isinstance(result, Failed | Dropped) else None
+        tools.answers.note(
+            self.lease.host,
+            attempt.status,
+            failed.reason if failed else None,
+        )
         if isinstance(result, Fetched):
             tools.desk.fetched(self)
             return await self._parse(result.request, result.response)

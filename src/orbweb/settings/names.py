@@ -66,7 +66,7 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
 """Settings that have nothing left to say here, each with the reason; setting one gives a note."""
 
 _DEFERRED_PREFIXES = (
-    "METRICS_", "PROXY_", "RESPONSE_CACHE_", "USER_POOL_", "WARNING_",
+    "METRICS_", "PROXY_", "RESPONSE_CACHE_", "USER_POOL_",
 )  # fmt: skip
 _DEFERRED_NAMES = frozenset(
     {

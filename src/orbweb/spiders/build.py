@@ -95,6 +95,7 @@ from orbweb.spiders.progress import engine_look, on_terminal, showing
 from orbweb.spiders.proxies import build_proxies, proxies_part
 from orbweb.spiders.rules import allowed_domains, robots_agent, tell_rules
 from orbweb.spiders.task import TaskSpider
+from orbweb.spiders.watching import watching
 
 AIR_PENDING = 20_000
 """Seeding of an `AirSpider` pauses while more requests than this wait in memory."""
@@ -132,6 +133,8 @@ class Start:
     """With `monitor`: end with the batch that is open or due now."""
     go_on: str = ""
     """How a run that has stopped is gone on with, where that is not by its id."""
+    watch: bool = True
+    """Take part in the watch over alarms; False where the caller does."""
 
 
 def settings_of(spider: BaseSpider, start: Start | None = None) -> Settings:
@@ -193,12 +196,17 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
                 interval_seconds=settings["LOGSTATS_INTERVAL"],
             )
         )
+        servers = store.servers if start.watch else None
+        watch = await stack.enter_async_context(watching(lambda: live.settings, servers))
         report = await engine.run()
         if store.watch is not None:
             with suppress(StoreUnavailable):
                 await store.watch()
         await tell()
-        return await account.end(store.epoch(), await judged(report, store.counts, rules))
+        report = await account.end(store.epoch(), await judged(report, store.counts, rules))
+        if watch is not None:
+            await watch.end(report)
+        return report
 
 
 # -- a trial
@@ -255,6 +263,7 @@ class _Store:
     counts: RunCounts
     identity: Mapping[str, str]
     url: str = ""
+    servers: Servers | None = None
     revive: Callable[[], Any] | None = None
     collect: Callable[[], Awaitable[int]] | None = None
     watch: Callable[[], Awaitable[None]] | None = None
@@ -346,6 +355,7 @@ async def _open_shared(
             "redis_key": job,
         },
         url=url,
+        servers=servers,
         revive=revive,
         collect=_collector(Admin(servers, prefix, shards=shards)),
         watch=_fill_watch(settings, servers, job, frontier),
