@@ -17,6 +17,7 @@ from tests.servers import Server
 
 from orbweb.engine.gauge import with_counts
 from orbweb.frontier.base import Ack, Nack, NewRequest, RunConfig, Signal
+from orbweb.frontier.deliveries import REFUSED, SENT, Deliveries
 from orbweb.frontier.operator import Author
 from orbweb.frontier.overview import Overview
 from orbweb.frontier.seen import SeenConfig, SeenKind
@@ -108,6 +109,9 @@ async def crawl(servers: OneServer, tmp_path: Any) -> None:
     totals.attach(opened.epoch)
     await totals.tell(NODE, encode(counts()), again=False)
     await totals.tell("gone", encode(counts()), again=False)
+    deliveries = Deliveries(client, "p")
+    for result in (SENT, SENT, REFUSED):
+        await deliveries.count("feishu", result)
     ended = ValkeyFrontier(client, prefix="p", job="shop", run="r0")
     await ended.open(RunConfig())
     seeds = await ended.seed_claim(NODE, 1, 60_000)
@@ -157,6 +161,7 @@ async def test_the_numbers_are_those_of_the_store(servers: OneServer, tmp_path: 
     assert value(page, "orbweb_nodes", **run) == 1
     assert value(page, "orbweb_run_state", spider="shop", run="r0", state="done") == 1
     assert value(page, "orbweb_node_heartbeat_timestamp_seconds", node=NODE[:12]) > 1.7e9
+    assert value(page, "orbweb_alert_delivery_total", channel="feishu", result="sent") == 2
     assert value(page, "orbweb_sink_waiting_seconds", sink="sql") == 2.5
     backlogs = [value(page, "orbweb_domain_backlog", domain=host) for host in ("a.test", "b.test")]
     assert sum(backlogs) == 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -11,6 +11,7 @@ from orbweb.errors import RunLost
 from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
 from orbweb.frontier.base import RunState
 from orbweb.frontier.busiest import Base, BusiestHosts
+from orbweb.frontier.deliveries import Deliveries
 from orbweb.frontier.hosts import Host, RunRules
 from orbweb.frontier.hosttable import HostTable
 from orbweb.frontier.keys import ShardKeys, split_run_name
@@ -58,6 +59,8 @@ class StoreView:
     hosts: list[tuple[Host, list[RunRules]]]
     """Those with the longest queues, the longest first."""
     servers: dict[str, ServerFacts]
+    deliveries: Mapping[tuple[str, str], int]
+    """Tries to deliver alerts, by channel and result."""
     answer_seconds: float
 
 
@@ -70,6 +73,7 @@ class Overview:
         self._client = servers.of_shard(0)
         self._admin = Admin(servers, prefix, shards=shards)
         self._shards = [ShardKeys(prefix, number) for number in range(shards)]
+        self._deliveries = Deliveries(self._client, prefix)
         self._most = hosts
         self._busiest = [
             BusiestHosts(HostTable(ScriptCaller(servers.of_shard(keys.shard)), keys), hosts)
@@ -94,6 +98,7 @@ class Overview:
             left_out=left_out,
             hosts=await self._hosts(going),
             servers=await self._servers.facts(),
+            deliveries=await self._deliveries.all(),
             answer_seconds=answer_seconds,
         )
 

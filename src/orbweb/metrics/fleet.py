@@ -47,6 +47,8 @@ def tell_fleet(text: Exposition, view: StoreView, now: float) -> None:
         if facts.max_memory:
             text.add(of.STORE_MEMORY_MAX, facts.max_memory, address)
     text.add(of.LEFT_OUT, view.left_out)
+    for (channel, result), number in sorted(view.deliveries.items()):
+        text.add(of.DELIVERIES, number, channel, result)
     for run in view.runs:
         _tell_run(text, run)
     for run in view.runs:
