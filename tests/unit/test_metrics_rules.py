@@ -27,6 +27,7 @@ DONE = f'orbweb_run_state{{{RUN},state="done"}}'
 STARTED = f"orbweb_run_started_timestamp_seconds{{{RUN}}}"
 PAGES = f'orbweb_requests_total{{{RUN},outcome="done"}}'
 FAILED = f'orbweb_requests_total{{{RUN},outcome="failed"}}'
+TASKS_DONE = f'orbweb_requests_total{{{RUN},outcome="task_done"}}'
 QUEUED = f'orbweb_frontier_requests{{{RUN},state="queued"}}'
 OUTBOX = f'orbweb_frontier_requests{{{RUN},state="outbox"}}'
 REPEATED, COMPARED = (f"orbweb_items_{name}_total{{{RUN}}}" for name in ("repeated", "compared"))
@@ -138,13 +139,18 @@ CASES: dict[str, Case] = {
     ),
     "OrbwebNothingDone": Case(
         {DONE: "1x3", PAGES: "0x3", FAILED: "5x3"},
-        [{DONE: "1x3", PAGES: "1x3", FAILED: "5x3"}, {RUNNING: "1x3", PAGES: "0x3"}],
+        [
+            {DONE: "1x3", PAGES: "1x3", FAILED: "5x3"},
+            {DONE: "1x3", PAGES: "0x3", TASKS_DONE: "5x3"},
+            {RUNNING: "1x3", PAGES: "0x3"},
+        ],
         minute=1,
     ),
     "OrbwebNoProgress": Case(
         {PAGES: "7x20", QUEUED: "3x20", STARTED: "0x20", RUNNING: "1x20"},
         [
             {PAGES: "0+1x20", QUEUED: "3x20", STARTED: "0x20", RUNNING: "1x20"},
+            {PAGES: "7x20", TASKS_DONE: "0+1x20", QUEUED: "3x20", STARTED: "0x20", RUNNING: "1x20"},
             {PAGES: "7x20", QUEUED: "0x20", STARTED: "0x20", RUNNING: "1x20"},
             {PAGES: "7x20", QUEUED: "3x20", STARTED: "600x20", RUNNING: "1x20"},
             {

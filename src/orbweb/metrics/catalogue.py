@@ -70,8 +70,8 @@ NODES = _gauge(
 
 REQUESTS = _counter(
     "requests",
-    "Requests that ended: done (a good page), redirected, dropped, failed (given up), "
-    "other (tasks).",
+    "Requests that ended: done (a good page), redirected, dropped, failed (given up); and of tasks "
+    "task_done and other.",
     *RUN,
     "outcome",
 )
