@@ -22,6 +22,7 @@ from orbweb.frontier.operator import Author
 from orbweb.frontier.overview import Overview
 from orbweb.frontier.seen import SeenConfig, SeenKind
 from orbweb.frontier.servers import OneServer
+from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.steering import HostAdmin
 from orbweb.frontier.totals import RunTotals
 from orbweb.frontier.valkey import ValkeyFrontier
@@ -210,6 +211,18 @@ async def test_only_the_longest_queues_are_told_of_and_the_rest_is_one_number(
         *(("h39", "40"), ("h38", "39"), ("h37", "38"), ("h36", "37"), ("h35", "36")),
         ("other", str(sum(range(1, 36)))),
     ]
+
+
+async def test_a_run_over_several_shards_is_one_run_with_the_hosts_of_all(
+    servers: OneServer,
+) -> None:
+    frontier = shared_frontier(servers, prefix="p", job="shop", run="", shards=3)
+    await frontier.open(RunConfig())
+    await frontier.add([request(n, f"h{host}.test") for host in range(12) for n in range(2)])
+    page = await exporter(servers).page()
+    assert value(page, "orbweb_frontier_requests", state="queued") == 24
+    assert len(re.findall(r'orbweb_domain_backlog\{domain="h\d+\.test"\} 2', page)) == 12
+    assert value(page, "orbweb_dedup_requests") == 24
 
 
 async def test_a_host_that_grows_long_is_found_without_walking_over_all(

@@ -67,18 +67,16 @@ class StoreView:
 class Overview:
     """Looks at one prefix. Keeps what it has found of hosts from one look to the next."""
 
-    def __init__(self, servers: Servers, prefix: str, *, shards: int = 1, hosts: int = 50) -> None:
+    def __init__(self, servers: Servers, prefix: str, *, hosts: int = 50) -> None:
         """`hosts`: how many are shown."""
         self._servers = servers
         self._client = servers.of_shard(0)
-        self._admin = Admin(servers, prefix, shards=shards)
-        self._shards = [ShardKeys(prefix, number) for number in range(shards)]
+        self._admin = Admin(servers, prefix)
+        self._prefix = prefix
+        self._first = ShardKeys(prefix)
         self._deliveries = Deliveries(self._client, prefix)
         self._most = hosts
-        self._busiest = [
-            BusiestHosts(HostTable(ScriptCaller(servers.of_shard(keys.shard)), keys), hosts)
-            for keys in self._shards
-        ]
+        self._busiest: list[tuple[ShardKeys, BusiestHosts]] = []
 
     async def look(self) -> StoreView:
         """Read all of it. Raises `StoreUnavailable`."""
@@ -104,7 +102,7 @@ class Overview:
 
     async def _names(self) -> tuple[list[tuple[str, str]], int]:
         """The runs to look at, and how many that go on are left out."""
-        first = self._shards[0]
+        first = self._first
         current = await answer_of(self._client.hgetall(first.current))
         named = [
             split_run_name(f"{name.decode()}:{epoch.decode()}") for name, epoch in current.items()
@@ -129,7 +127,7 @@ class Overview:
         return [(job, run) for _, job, run in chosen], max(0, len(going) - MOST_RUNS)
 
     async def _view(self, info: RunInfo) -> RunView:
-        keys = self._shards[0].run(info.job, info.run, info.epoch)
+        keys = self._first.run(info.job, info.run, info.epoch)
         told = await self._admin.totals(info).told()
         return RunView(
             info=info,
@@ -142,7 +140,7 @@ class Overview:
     async def _seen(self, info: RunInfo) -> SeenFill | None:
         found: list[SeenState] = []
         for number in range(info.status.shards):
-            keys = ShardKeys(self._shards[0].prefix, number).run(info.job, info.run, info.epoch)
+            keys = ShardKeys(self._prefix, number).run(info.job, info.run, info.epoch)
             client = self._servers.of_shard(number)
             base = await answer_of(client.hget(keys.meta, "seen"))
             state = await read_seen(client, base.decode() if base else keys.seen)
@@ -157,8 +155,12 @@ class Overview:
         )
 
     async def _hosts(self, going: Sequence[RunInfo]) -> list[tuple[Host, list[RunRules]]]:
+        for number in range(len(self._busiest), max((i.status.shards for i in going), default=0)):
+            keys = ShardKeys(self._prefix, number)
+            table = HostTable(ScriptCaller(self._servers.of_shard(number)), keys)
+            self._busiest.append((keys, BusiestHosts(table, self._most)))
         found = []
-        for keys, busiest in zip(self._shards, self._busiest, strict=True):
+        for keys, busiest in self._busiest:
             runs: list[Base] = [
                 (info.job, info.run, keys.run(info.job, info.run, info.epoch).base)
                 for info in going
