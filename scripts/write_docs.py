@@ -29,10 +29,13 @@ GROUPS = (
     ("Tasks", declarations.TASKS),
     ("Batches of a task table", declarations.BATCHES),
     ("Download", declarations.DOWNLOAD),
+    ("Proxies", declarations.PROXIES),
+    ("Live values", declarations.CONFIG),
     ("Items and logs", declarations.OUTPUT),
     ("Failed requests", declarations.FAILURES),
     ("Metrics", declarations.METRICS),
     ("Databases", declarations.DATABASES),
+    ("Alarms", declarations.ALARMS),
 )
 
 WHEN = {

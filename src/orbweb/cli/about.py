@@ -31,6 +31,12 @@ PRECEDENCE = (
 )
 """Where values come from; a later one wins."""
 
+WHEN_TEXTS = {
+    When.HOT: "at once, in nodes that run (orbweb config)",
+    When.NEXT_RUN: "with the next run of the job",
+    When.RESTART: "at the next start of a node",
+}
+
 
 def version(*, as_json: bool, packages: bool = False) -> None:
     """Print the versions that a bug report needs; `packages`: also those of what is used."""
@@ -144,11 +150,7 @@ def setting_record(view: View, setting: Setting) -> dict[str, Any]:
 
 def counts_text(setting: Setting) -> str:
     """When a change of the setting counts."""
-    return {
-        When.HOT: f"at once in nodes that run: orbweb config set {setting.name} VALUE",
-        When.NEXT_RUN: "when the next run is made",
-        When.RESTART: "at the next start of a node",
-    }[setting.when]
+    return WHEN_TEXTS[setting.when]
 
 
 def limit_text(setting: Setting) -> str:
