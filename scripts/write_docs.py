@@ -17,7 +17,7 @@ from orbweb.cli.app import app
 from orbweb.metrics import catalogue
 from orbweb.metrics.exposition import Metric
 from orbweb.settings import declarations
-from orbweb.settings.declarations import Setting
+from orbweb.settings.declarations import Setting, When
 from orbweb.settings.names import NEEDLESS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -34,6 +34,12 @@ GROUPS = (
     ("Metrics", declarations.METRICS),
     ("Databases", declarations.DATABASES),
 )
+
+WHEN = {
+    When.HOT: "**hot**: may change while a crawl runs",
+    When.NEXT_RUN: "next run",
+    When.RESTART: "restart",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -119,6 +125,8 @@ def settings_page() -> str:
         "## Where values come from\n",
         "A later source wins:\n",
         "".join(f"{number}. {source}\n" for number, source in enumerate(PRECEDENCE, 1)),
+        "A setting that is **hot** may change in nodes that run; one marked *restart* counts when "
+        "a node is started again, *next run* when a run is made.\n",
         "An unknown name is an error that says what you may have meant. Names of your own begin "
         "with `X_`. In the environment and on the command line lists are written `a,b` (or as "
         "JSON), truth values `true` and `false`, sizes `32MiB`.\n",
@@ -139,6 +147,7 @@ def _setting(setting: Setting) -> str:
         setting.unit,
         limit_text(setting),
         " or ".join(f"`{choice}`" for choice in setting.choices),
+        WHEN[setting.when],
     ]
     others = ", ".join(f"`{name}`" for name in other_names(setting.name))
     also = f" Also known as {others}." if others else ""

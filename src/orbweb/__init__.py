@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from orbweb.spiders.base import BaseParser
     from orbweb.spiders.batch import BatchSpider
     from orbweb.spiders.distributed import Spider
+    from orbweb.spiders.live_view import on_config
     from orbweb.spiders.task import TaskSpider
 
     __version__: str
@@ -59,6 +60,7 @@ __all__ = [
     "__version__",
     "get_logger",
     "log",
+    "on_config",
 ]
 
 _LAZY = {
@@ -72,6 +74,7 @@ _LAZY = {
     "Spider": "orbweb.spiders.distributed",
     "TaskSpider": "orbweb.spiders.task",
     "UpdateItem": "orbweb.model.item",
+    "on_config": "orbweb.spiders.live_view",
 }
 
 

@@ -21,6 +21,10 @@ class StoreUnavailable(OrbwebError):
     """
 
 
+class SourceUnavailable(OrbwebError):
+    """A source of live values did not answer: go on with those it gave last, and ask again."""
+
+
 class StoreUnsafe(OrbwebError):
     """The store is configured in a way that would lose data: change it and start again (exit 2)."""
 

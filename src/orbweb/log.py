@@ -31,6 +31,8 @@ _CREDENTIALS = re.compile(
     r"[^\s\"',;}]+",
     re.IGNORECASE,
 )
+_LEVELLED: set[str] = set()
+"""Loggers that have a level of their own."""
 _SECRET_KEY = re.compile(
     r"authorization$|passw|secret|api_?key|(?:^|_)cookies?$|(?:access|auth|refresh)_?token",
     re.IGNORECASE,
@@ -139,6 +141,20 @@ def configure(
         root.addHandler(handler)
     root.setLevel(level)
     root.propagate = False
+
+
+def set_levels(level: str, of_loggers: Mapping[str, str] | None = None) -> None:
+    """Let lines of at least this level pass, and of single loggers (by `get_logger`) others.
+
+    A logger that an earlier call named, and this one does not, goes by the level of all again.
+    """
+    for name in _LEVELLED - {*(of_loggers or {})}:
+        get_logger(name).setLevel(logging.NOTSET)
+    _LEVELLED.clear()
+    for name, its_level in (of_loggers or {}).items():
+        get_logger(name).setLevel(its_level)
+        _LEVELLED.add(name)
+    logging.getLogger(ROOT).setLevel(level)
 
 
 def event(

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,19 @@ def test_every_command_in_the_documents_exists_with_its_options(path: Path) -> N
     assert lines
     for line in lines:
         parse(line)
+
+
+def test_every_command_that_an_alert_names_exists() -> None:
+    rules = files("orbweb.metrics").joinpath("shipped", "rules", "orbweb.rules.yml")
+    texts = re.findall(r'^ *(?:action|undo): "(.*)"$', rules.read_text("utf-8"), re.MULTILINE)
+    commands = [
+        re.split(r"[;(]| \(", line)[0].strip()
+        for text in texts
+        for line in re.findall(r"orbweb [^;]+", text)
+    ]
+    assert len(commands) > 20
+    for line in commands:
+        parse(re.sub(r"\{\{.*?\}\}|RATE", "1/s", line))
 
 
 def write_spider(page: Path, name: str, file: Path, site: SiteThread) -> None:

@@ -42,7 +42,7 @@ def test_keys_of_a_shard_are_those_of_the_lua() -> None:
     used = set(re.findall(r"SHARD \.\. ':(\w+):?'", texts))
     keys = ShardKeys("p")
     named = [keys.clock, keys.next_allowed, keys.current, keys.runs, keys.garbage, keys.jobs]
-    named += [keys.steered, keys.rates, keys.audit, keys.task_list("k")]
+    named += [keys.steered, keys.rates, keys.audit, keys.task_list("k"), keys.tuned, keys.config]
     named += [
         keys.host("h"),
         keys.slots("h"),

@@ -76,8 +76,8 @@ def _scripts() -> Scripts:
 
 
 def _small_buckets(text: str) -> str:
-    assert text.count("BUCKET_LOAD = 192") == 1
-    return text.replace("BUCKET_LOAD = 192", "BUCKET_LOAD = 2")
+    assert text.count("BUCKET_LOAD = 128") == 1
+    return text.replace("BUCKET_LOAD = 128", "BUCKET_LOAD = 2")
 
 
 class Backend:

@@ -16,7 +16,7 @@ ACTS = {
     *("failed retry", "failed drop", "failed export", "items replay", "items drop"),
     *("dedup forget", "dedup export", "dedup import", "store start", "store stop"),
     *("rates request", "rates approve", "rates revoke", "rates export"),
-    *("shell", "view", "bundle", "ledger trim", "tasks push", "metrics serve", "metrics targets"),
+    *("shell", "view", "bundle", "ledger trim", "tasks push", "metrics serve"),
 }
 """Commands that act, whose output is a file, or that are for people alone: all others read."""
 

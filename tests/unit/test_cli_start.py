@@ -47,7 +47,7 @@ for line in lines:
 json.dump(loaded, sys.stdout)
 """
 NEED_MORE = {"batches", "check", "doctor", "fetch", "ledger", "migrate", "parse"}
-"""Commands with `--json` that load a spider or open a database, or look whether all is there."""
+"""Commands with `--json` that load a spider, fetch, open a database, or look if all is there."""
 
 
 def loaded(directory: Path, lines: Sequence[Sequence[str]], watched: Sequence[str]) -> list[str]:

@@ -350,6 +350,7 @@ def test_no_password_in_an_address_is_shown_however_it_is_written(
         ("MONGO_URI", "mongodb://u:hunter2@a,b/x?tls=true"),
         ("ELASTICSEARCH_HOSTS", "https://u:hunter2@a:9200,https://u:hunter2@b:9200"),
         ("KAFKA_OPTIONS", "sasl.username=u,sasl.password=hunter2,ssl.key.pem=hunter2"),
+        ("OTLP_HEADERS", "authorization=Bearer hunter2,x-other=hunter2"),
         ("X_API_TOKEN", "hunter2"),
     ],
 )
@@ -365,5 +366,5 @@ def test_every_setting_that_is_secret_is_meant_by_these_tests() -> None:
     plain = {name for name, setting in DECLARATIONS.items() if setting.secret and "URL" not in name}
     assert plain == {
         *("MYSQL_PASSWORD", "POSTGRES_PASSWORD"),
-        *("MONGO_URI", "ELASTICSEARCH_HOSTS", "KAFKA_OPTIONS"),
+        *("MONGO_URI", "ELASTICSEARCH_HOSTS", "KAFKA_OPTIONS", "OTLP_HEADERS"),
     }

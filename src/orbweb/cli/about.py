@@ -14,7 +14,7 @@ from orbweb.cli import show
 from orbweb.cli.options import overrides
 from orbweb.cli.places import place_of
 from orbweb.errors import ConfigError
-from orbweb.settings import DECLARATIONS, Setting, Settings, load_settings
+from orbweb.settings import DECLARATIONS, Setting, Settings, When, load_settings
 from orbweb.settings.load import masked
 from orbweb.settings.names import NEEDLESS, SYNONYMS
 from orbweb.settings.version import own_version
@@ -27,8 +27,15 @@ PRECEDENCE = (
     "custom_settings of the spider",
     "arguments of the spider's constructor",
     "command line (-s KEY=VALUE)",
+    "live value (orbweb config)",
 )
 """Where values come from; a later one wins."""
+
+WHEN_TEXTS = {
+    When.HOT: "at once, in nodes that run (orbweb config)",
+    When.NEXT_RUN: "with the next run of the job",
+    When.RESTART: "at the next start of a node",
+}
 
 
 def version(*, as_json: bool, packages: bool = False) -> None:
@@ -143,7 +150,7 @@ def setting_record(view: View, setting: Setting) -> dict[str, Any]:
 
 def counts_text(setting: Setting) -> str:
     """When a change of the setting counts."""
-    return "at once, where it can be hot" if setting.hot else "at the next start of a node"
+    return WHEN_TEXTS[setting.when]
 
 
 def limit_text(setting: Setting) -> str:

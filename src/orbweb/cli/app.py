@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from orbweb.cli import asking, failing, making, polite, running, tasking, trying
+from orbweb.cli import (
+    asking,
+    configuring,
+    failing,
+    making,
+    polite,
+    running,
+    tasking,
+    trying,
+)
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
 
 app = typer.Typer(
@@ -297,6 +306,7 @@ def reset(
 
 asking.add_to(app)
 polite.add_to(app)
+configuring.add_to(app)
 tasking.add_to(app)
 failing.add_to(app)
 trying.add_to(app)
@@ -737,7 +747,7 @@ def migrate_scrapy_redis(
 def metrics_show(change: Set = None, store_url: Store = None, as_json: AsJson = False) -> None:
     """Print the metrics of the fleet, as Prometheus reads them.
 
-    Example: orbweb metrics show | grep backlog
+    Example: orbweb metrics show --store redis://store:6379/0
     """
     from orbweb.cli.metrics import show_metrics
     from orbweb.cli.options import project_settings
@@ -773,15 +783,16 @@ def metrics_targets(
     ] = None,
     change: Set = None,
     store_url: Store = None,
+    as_json: AsJson = False,
 ) -> None:
-    """The nodes with a scrape target of their own (METRICS_PORT), as JSON for Prometheus.
+    """The nodes with a scrape target of their own (METRICS_PORT).
 
     Example: orbweb metrics targets --out /etc/prometheus/targets
     """
     from orbweb.cli.metrics import targets
     from orbweb.cli.options import project_settings
 
-    targets(project_settings(change, store_url), out)
+    targets(project_settings(change, store_url), out, as_json=as_json)
 
 
 @metrics.command("grafana")

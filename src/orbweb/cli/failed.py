@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orbweb.cli import show
 from orbweb.cli.failed_find import Filter, Found, find, groups_of, only
@@ -12,16 +13,20 @@ from orbweb.cli.watch import meant_run, run_name
 from orbweb.errors import OrbwebError
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.base import TASKS_HOST, DeadLetter
-from orbweb.log import mask_secrets, masked
-from orbweb.model.answer import Answer, unpack_answer
+from orbweb.log import MASK, mask_secrets, masked
 from orbweb.model.codec import decode
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.monitor.causes import Group
 from orbweb.settings import Settings
 
+if TYPE_CHECKING:
+    from orbweb.model.answer import Answer
+
 LONGEST_ERROR = 100
 """Characters of an error that a list shows; `failed show` shows all."""
+LONGEST_HARMLESS = 3
+"""Characters of a word that is no secret, wherever it stands."""
 SHOWN_TEXT = 400
 """Characters of a kept body that `failed show` shows; `orbweb shell failed:ID` has all."""
 
@@ -105,7 +110,7 @@ def show_letter(settings: Settings, job: str, run: str | None, id: str, *, as_js
         if value not in (None, "", {}, []):
             print(f"{name:<10} {value}")
     if answer is not None:
-        _print_answer(answer)
+        _print_answer(answer, request_of(letter))
     print(f"{'meaning':<10} {_text(letter.reason)}")
     print(f"{'advice':<10} {_advice(letter.reason)}")
     show.note(
@@ -114,22 +119,38 @@ def show_letter(settings: Settings, job: str, run: str | None, id: str, *, as_js
     )
 
 
-def _print_answer(answer: Answer) -> None:
+def _print_answer(answer: Answer, request: Request | None) -> None:
     response = answer.response
     cut = "" if answer.is_whole else f", the first {show.size(len(response.content))} are kept"
     print(f"{'response':<10} {response.status_code} · {show.size(answer.whole_bytes)}{cut}")
     for name, value in masked(response.headers).items():
         print(f"{'':<10} {name}: {value}")
-    body = mask_secrets(response.text[:SHOWN_TEXT])
-    for line in body.splitlines():
+    body = response.text[:SHOWN_TEXT]
+    for secret in _secrets_of(request) if request is not None else ():
+        body = body.replace(secret, MASK)
+    for line in mask_secrets(body).splitlines():
         print(f"{'':<10} | {line}")
+
+
+def _secrets_of(request: Request) -> list[str]:
+    """Values that the request carries under a secret's name: some sites repeat them."""
+    headers = dict(request.requests_kwargs.get("headers") or {})
+    shown = masked(headers)
+    texts = [str(value) for name, value in headers.items() if shown[str(name)] == MASK]
+    texts += map(str, dict(request.cookies or {}).values())
+    words = {word for text in texts for word in re.split(r"[\s;=,]+", text)}
+    return [word for word in words if len(word) > LONGEST_HARMLESS]
 
 
 async def answer_of(admin: Admin, info: RunInfo, letter: DeadLetter) -> Answer | None:
     """What was answered last; None when nothing readable is kept of it."""
     packed = await admin.response(info, letter)
+    if packed is None:
+        return None
+    from orbweb.model.answer import unpack_answer  # it loads a parser
+
     try:
-        return unpack_answer(packed) if packed is not None else None
+        return unpack_answer(packed)
     except OrbwebError as error:
         show.note(f"the kept response of {letter.id} cannot be read: {error}")
         return None

@@ -35,15 +35,17 @@ def show_metrics(settings: Settings, *, as_json: bool) -> None:
         sys.stdout.write(found.text())
 
 
-def targets(settings: Settings, folder: Path | None) -> None:
-    """Print the scrape targets of nodes, or write them for `file_sd_configs`."""
+def targets(settings: Settings, folder: Path | None, *, as_json: bool) -> None:
+    """Print the scrape targets of nodes, as JSON in Prometheus' form, or write that to a file."""
     found = _once(settings, lambda exporter: exporter.targets())
-    if folder is None:
+    addresses = [address for group in found for address in group["targets"]]
+    if folder is not None:
+        path = write_targets(folder, found)
+        show.note(f"{path}: {show.counted(len(addresses), 'node')} with METRICS_PORT")
+    if as_json:
         show.as_json(found)
-        return
-    path = write_targets(folder, found)
-    number = sum(len(group["targets"]) for group in found)
-    print(f"{path}: {show.counted(number, 'node')} with METRICS_PORT")
+    elif folder is None:
+        print("\n".join(addresses) or "no node with METRICS_PORT spoke lately")
 
 
 def serve(settings: Settings, host: str, port: int) -> None:

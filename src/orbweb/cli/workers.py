@@ -13,6 +13,7 @@ from typing import Any
 
 from orbweb.cli.summaries import add_summaries, worst
 from orbweb.cli.worker import WorkerProcess, how_ended
+from orbweb.engine.shutdown import Hangup
 from orbweb.errors import RunLost
 from orbweb.log import event, get_logger
 from orbweb.spiders.progress import LIVE_SECONDS, LiveLine, Snapshot
@@ -30,7 +31,7 @@ STOPPED_UNREADY = frozenset({-signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGIN
 """How a worker ends that is told to stop while it still loads the spider: it holds nothing."""
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""SIGHUP (the terminal was closed) reaches the workers as SIGTERM."""
+"""SIGHUP reaches the workers as SIGTERM when the terminal was closed."""
 
 logger = get_logger("cli.workers")
 
@@ -59,6 +60,7 @@ class Workers:
         self._live = False
         self._count = count
         self._workers: list[_Worker] = []
+        self._hangup = Hangup()
 
     def run(self, look: Callable[[], Snapshot | None] | None = None) -> int:
         """Start all and wait for them; returns the exit code of the whole.
@@ -153,9 +155,10 @@ class Workers:
         )
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        if number != signal.SIGUSR2:
+        reload = number == signal.SIGHUP and not self._hangup.is_of_terminal()
+        if number != signal.SIGUSR2 and not reload:
             self._stopping = True
-        sent = signal.SIGTERM if number == signal.SIGHUP else number
+        sent = signal.SIGTERM if number == signal.SIGHUP and not reload else number
         for worker in self._workers:
             worker.process.signal(sent)
 

@@ -83,15 +83,15 @@ class Chain:
         `run_blocking` takes plain `def` hooks off the event loop.
         """
         self._downloader = downloader
-        self._middlewares = tuple(middlewares)
+        self.middlewares = tuple(middlewares)
         self._robots = robots
         self._obeyed = robots if obey_robots else None
         self._status = status or StatusPolicy()
         self._sender = Sender(downloader, self._status)
         self._redirects = redirects or RedirectRules()
         self._run_blocking = run_blocking
-        self._before = hooks_of(self._middlewares, "process_request", run_blocking)
-        self._after = hooks_of(self._middlewares, "process_response", run_blocking)[::-1]
+        self._before = hooks_of(self.middlewares, "process_request", run_blocking)
+        self._after = hooks_of(self.middlewares, "process_response", run_blocking)[::-1]
 
     async def download(
         self,
@@ -120,13 +120,18 @@ class Chain:
             return ended.outcome
         return self._status.refusal(request, response) or Fetched(request, response)
 
+    def retune(self, status: StatusPolicy, redirects: RedirectRules) -> None:
+        """Judge answers and redirects by other rules from now on."""
+        self._status = self._sender.status = status
+        self._redirects = redirects
+
     async def sitemaps(self, url: str, gate: Gate) -> tuple[str, ...]:
         """See `Robots.sitemaps`."""
         return () if self._robots is None else await self._robots.sitemaps(url, gate)
 
     async def close(self) -> None:
         """Close the middlewares that have `close`, then the downloader."""
-        for close in hooks_of(self._middlewares, "close", self._run_blocking):
+        for close in hooks_of(self.middlewares, "close", self._run_blocking):
             await close()
         await self._downloader.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +17,10 @@ from orbweb.download.wire import unsendable, wire_arguments
 from orbweb.errors import ContentTypeRejectedError, ResponseTooLargeError
 from orbweb.model.request import Request
 from orbweb.model.response import Response
+from orbweb.model.url import host_of
 
 _HEAD_LIMIT_BYTES = 65_536
 _HEADERS_LIMIT = 512
-_NO_ARGUMENTS: dict[str, Any] = {}
 
 _gate: ContextVar[Gate | None] = ContextVar("gate", default=None)
 """The gate of the request that the running task sends: aiohttp hands nothing of ours through."""
@@ -79,20 +79,30 @@ class HttpDownloader:
     def __init__(self, options: HttpOptions) -> None:
         self.traffic = Traffic()
         self._options = options
-        self._timeout = aiohttp.ClientTimeout(
-            total=options.total_seconds or None,
-            connect=options.connect_seconds or None,
-            sock_read=options.read_seconds or None,
-        )
+        self._timeout = _timeout(options)
+        self._of_hosts: Mapping[str, HttpOptions] = {}
         self._connector: aiohttp.TCPConnector | None = None
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
+    def retune(self, options: HttpOptions, of_hosts: Mapping[str, HttpOptions]) -> None:
+        """Send by other options from now on, to some hosts by options of their own.
+
+        What is under way goes on as it began; cookies and connections are kept. `keep_cookies` and
+        what connections are made by stay as they were.
+        """
+        self._options, self._of_hosts = options, of_hosts
+        self._timeout = _timeout(options)
+        for session in self._sessions.values():
+            session.headers["User-Agent"] = options.user_agent
+
     def fetch(self, request: Request, gate: Gate | None = None) -> Coroutine[Any, Any, Response]:
         """See `Downloader`."""
-        return self.exchange(request, self._options.limits, gate)
+        return self.exchange(request, None, gate)
 
-    async def exchange(self, request: Request, limits: BodyLimits, gate: Gate | None) -> Response:
-        """`fetch` with other limits than those of the options."""
+    async def exchange(
+        self, request: Request, limits: BodyLimits | None, gate: Gate | None
+    ) -> Response:
+        """`fetch`, with other limits than those of the options unless `limits` is None."""
         if request.render or request.impersonate or request.random_user_agent:
             raise unsendable(
                 f"{request.url}: render, impersonate and random_user_agent belong to features "
@@ -100,12 +110,20 @@ class HttpDownloader:
             )
         session = self._session(request.use_session)
         url = request.url
-        arguments = _NO_ARGUMENTS
+        options, timeout = self._options, self._timeout
+        own = self._of_hosts.get(host_of(url)) if self._of_hosts else None
+        if own is not None:
+            options, timeout = own, _timeout(own)
+        limits = limits or options.limits
         entered = _gate.set(gate)
         try:
+            arguments: dict[str, Any] = {"timeout": timeout}
             if request.requests_kwargs:
                 url = request.full_url
-                arguments = wire_arguments(request, self._timeout)
+                arguments |= wire_arguments(request, timeout)
+            if own is not None and not _names(arguments.get("headers", {}), "user-agent"):
+                headers_of_host = {"User-Agent": own.user_agent}
+                arguments["headers"] = {**arguments.get("headers", {}), **headers_of_host}
             started = asyncio.get_running_loop().time()
             reply = await session.request(request.method, url, allow_redirects=False, **arguments)
             try:
@@ -207,6 +225,18 @@ class LimitedDownloader:
 
     async def close(self) -> None:
         """The connections belong to the downloader that this one came from."""
+
+
+def _timeout(options: HttpOptions) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(
+        total=options.total_seconds or None,
+        connect=options.connect_seconds or None,
+        sock_read=options.read_seconds or None,
+    )
+
+
+def _names(headers: Mapping[str, str], wanted: str) -> bool:
+    return any(name.lower() == wanted for name in headers)
 
 
 def _lower_headers(reply: aiohttp.ClientResponse) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from orbweb.download.base import DownloadError, Gate
@@ -182,6 +182,13 @@ class Robots:
         if known.failure:
             raise DownloadError(*known.failure)
         return () if known.rules is None else known.rules.sitemaps
+
+    def rename(self, user_agent: str) -> None:
+        """Be another product from now on: files that are known are read anew for it."""
+        if user_agent != self._options.user_agent:
+            self._options = replace(self._options, user_agent=user_agent)
+            self._known.clear()
+            self._owed.clear()
 
     def put_off(self, url: str) -> None:
         """Its page must wait for its turn at the host. The file serves the next page, however old.

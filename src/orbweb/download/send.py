@@ -19,7 +19,8 @@ class Sender:
     def __init__(self, downloader: Downloader, status: StatusPolicy | None = None) -> None:
         """`status` says how long a Retry-After is followed."""
         self._downloader = downloader
-        self._status = status or StatusPolicy()
+        self.status = status or StatusPolicy()
+        """May be replaced at any time."""
 
     async def send(self, request: Request, gate: Gate) -> Response:
         """Fetch when it is the host's turn. Raises as `Downloader.fetch` and as the gate do."""
@@ -37,5 +38,5 @@ class Sender:
             except (ResponseTooLargeError, ContentTypeRejectedError):
                 await gate.met(Meeting(host, healthy=True))
                 raise
-            await gate.met(self._status.meeting(host, response.status_code, response.headers))
+            await gate.met(self.status.meeting(host, response.status_code, response.headers))
             return response

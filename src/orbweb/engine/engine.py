@@ -14,9 +14,10 @@ from orbweb.engine.gauge import Dials, Gauge
 from orbweb.engine.items import ItemDesk
 from orbweb.engine.journal import Journal
 from orbweb.engine.keeper import Keeper, KeeperOptions
+from orbweb.engine.knobs import Knobs
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
-from orbweb.engine.outputs import Admission, LinkRules
+from orbweb.engine.outputs import Admission
 from orbweb.engine.pacer import Detour, PacerTools, Turn
 from orbweb.engine.poller import Poller, PollTools, TaskSource
 from orbweb.engine.pump import Pump
@@ -60,6 +61,16 @@ class TaskSpiderCalls(TaskWorker, TaskSource, Protocol):
     """What the engine calls of a spider with tasks."""
 
 
+class LiveDesk(Protocol):
+    """What the engine needs of who follows the live values."""
+
+    async def run(self) -> None:
+        """Let live values hold until cancelled; the run is open."""
+
+    def beat(self) -> Mapping[str, str | int]:
+        """What the node says of them in its heartbeat."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineParts:
     """What an engine is put together from."""
@@ -97,6 +108,8 @@ class EngineParts:
     """Called when this node has made the run, before anything of it is fetched here."""
     go_on: str = ""
     """How a run that has stopped is gone on with, where that is not by its id."""
+    live: LiveDesk | None = None
+    """Lets settings change while the engine runs."""
     tasks: TaskSpiderCalls | None = None
     """The spider, when it works through tasks."""
 
@@ -119,8 +132,10 @@ class Engine:
         self._world = world
         self._callbacks = Callbacks(parts.spider, world.run_blocking, parts.spider_base)
         journal = self._make_journal()
+        self.knobs = Knobs.of(options)
+        """What of the engine may change while it runs; set them on its loop, then `poke`."""
         self._admission = Admission(
-            link_rules(options),
+            lambda: self.knobs.links,
             parts.codec,
             self._callbacks.knows,
             journal.skipped,
@@ -145,6 +160,7 @@ class Engine:
             self._session,
             self._ledger,
             options,
+            self.knobs,
             self.stats,
             self.shutdown,
             journal,
@@ -182,6 +198,14 @@ class Engine:
     def beat(self) -> bytes:
         """What the node says of itself, as of half a second ago; from any thread."""
         return self._gauge.beat
+
+    def poke(self) -> None:
+        """Look at the knobs again; call it on the engine's loop."""
+        self._pump.poke(0)
+
+    def keep_calm(self, seconds: float) -> None:
+        """The gap that hosts are given of which the node has no turn."""
+        self._pacing.calm_seconds = seconds
 
     def stop(self, reason: str = "stop() was called") -> None:
         """Ask the node to stop; call it on the engine's loop."""
@@ -257,7 +281,9 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as services:
                 services.create_task(self._parts.buffer.run())
-                work = (self._tick, self._collect, self._count, self._tell, self._signals.run)
+                work = [self._tick, self._collect, self._count, self._tell, self._signals.run]
+                if self._parts.live is not None:
+                    work.append(self._parts.live.run)
                 chores = [services.create_task(chore()) for chore in work]
                 try:
                     done = await self._work(opened.epoch, self._seeder)
@@ -328,7 +354,7 @@ class Engine:
         while True:
             self._pulse += 1
             self._gauge.sample()
-            limit = self._options.max_runtime_seconds
+            limit = self.knobs.max_runtime_seconds
             if 0 < limit <= self.stats.elapsed:
                 self.shutdown.request(f"SPIDER_MAX_RUNTIME of {limit:g} s is over")
             await asyncio.sleep(TICK_SECONDS)
@@ -388,6 +414,7 @@ class Engine:
         parts = self._parts
         return StepTools(
             options=self._options,
+            knobs=self.knobs,
             epoch=epoch,
             desk=self._pump,
             session=self._session,
@@ -472,18 +499,21 @@ class Engine:
         return Teller(totals, self._options.node, lambda: counts) if totals is not None else None
 
     def _make_gauge(self) -> Gauge:
+        parts = self._parts
         dials = Dials(
             options=self._options,
+            knobs=self.knobs,
             stats=self.stats,
             pump=self._pump,
             session=self._session,
-            buffer=self._parts.buffer,
-            place=self.place,
-            vitals=self._parts.vitals,
+            buffer=parts.buffer,
+            place=parts.place,
+            vitals=parts.vitals,
             tally=self._items.tally,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
             seeding_waits=lambda: self._seeder is not None and self._seeder.waits,
             is_stopping=lambda: self.shutdown.requested,
+            config=parts.live.beat if parts.live is not None else dict,
         )
         return Gauge(dials, self._world.clock)
 
@@ -528,16 +558,6 @@ class _KeeperLink:
 
     def on_stop(self) -> None:
         self._loop.call_soon_threadsafe(self._shutdown.request, "an operator asked the run to stop")
-
-
-def link_rules(options: EngineOptions) -> LinkRules:
-    """Which links a node with these options takes."""
-    return LinkRules(
-        depth_limit=options.depth_limit,
-        url_length_limit=options.url_length_limit,
-        allowed_domains=options.allowed_domains,
-        drop_query_params=options.drop_query_params,
-    )
 
 
 def _cause(error: BaseException) -> BaseException:

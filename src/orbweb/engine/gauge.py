@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from orbweb.engine.knobs import Knobs
 from orbweb.engine.options import EngineOptions
 from orbweb.engine.pump import Pump
 from orbweb.engine.report import Progress
@@ -32,6 +33,7 @@ class Dials:
     """What the gauge reads."""
 
     options: EngineOptions
+    knobs: Knobs
     stats: Stats
     pump: Pump
     session: Session
@@ -42,6 +44,8 @@ class Dials:
     is_seeding: Callable[[], bool]
     seeding_waits: Callable[[], bool]
     is_stopping: Callable[[], bool]
+    config: Callable[[], Mapping[str, str | int]] = dict
+    """What the node says of its live values."""
 
 
 class Gauge:
@@ -95,6 +99,7 @@ class Gauge:
             "rate": round(self._rate(), 2),
             "limited_by": self._limited_by(),
             "stopping": dials.is_stopping(),
+            **dials.config(),
             "vitals": dials.vitals(),
         }
         dials.stats.counts.see(dials.tally)
@@ -113,7 +118,7 @@ class Gauge:
             return "store"
         if pump.saturated or dials.buffer.full:
             return "sink"
-        if pump.fetching >= dials.options.concurrency:
+        if pump.fetching >= dials.knobs.concurrency:
             return "concurrency"
         if answer.pending - pump.held > dials.is_seeding():
             return "hosts"

@@ -14,6 +14,8 @@ class JobRules(msgspec.Struct, frozen=True):
     url_length_limit: int = 0
     allowed_domains: tuple[str, ...] = ()
     drop_query_params: tuple[str, ...] = ()
+    exclude_urls: tuple[str, ...] = ()
+    include_urls: tuple[str, ...] = ()
     obey_robots: bool = True
     robots_agent: str = "*"
     spider: str = ""
@@ -26,6 +28,8 @@ class JobRules(msgspec.Struct, frozen=True):
             self.url_length_limit,
             frozenset(self.allowed_domains),
             self.drop_params,
+            self.exclude_urls,
+            self.include_urls,
         )
 
     @property

@@ -93,6 +93,10 @@ class EngineOptions:
     url_length_limit: int = 8192
     allowed_domains: frozenset[str] = frozenset()
     drop_query_params: frozenset[str] = frozenset()
+    exclude_urls: tuple[str, ...] = ()
+    """Regular expressions: what any of them finds something in is left out."""
+    include_urls: tuple[str, ...] = ()
+    """The same: what none of them finds something in is left out, if there are any."""
     default_table: str = "items"
     filter_items: bool = False
     """Leave out items whose `__unique_key__` is stored already."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
@@ -32,6 +33,10 @@ class LinkRules:
     url_length_limit: int = 8192
     allowed_domains: frozenset[str] = frozenset()
     drop_query_params: frozenset[str] = frozenset()
+    exclude: tuple[str, ...] = ()
+    """Regular expressions (`re.search` in the URL)."""
+    include: tuple[str, ...] = ()
+    """The same; empty means all."""
 
     def refusal(self, request: Request, depth: int) -> Reason | None:
         """Why the request is not taken, or None."""
@@ -41,7 +46,15 @@ class LinkRules:
             return Reason.DEPTH_LIMIT
         if self.allowed_domains and not self._is_onsite(host_of(request.url)):
             return Reason.OFFSITE
+        if (self.exclude or self.include) and self.is_excluded(request.url):
+            return Reason.EXCLUDED
         return None
+
+    def is_excluded(self, url: str) -> bool:
+        """Whether the rules for URLs leave it out; `exclude` wins over `include`."""
+        if any(re.search(pattern, url) for pattern in self.exclude):
+            return True
+        return bool(self.include) and not any(re.search(pattern, url) for pattern in self.include)
 
     def _is_onsite(self, host: str) -> bool:
         name = host.partition(":")[0] if not host.startswith("[") else host
@@ -70,14 +83,16 @@ class Admission:
 
     def __init__(
         self,
-        rules: LinkRules,
+        rules: Callable[[], LinkRules],
         codec: Codec,
         knows_callback: Callable[[Request], bool],
         on_refused: Callable[[Request, Reason, str], None] | None = None,
         *,
         shares_dedup: bool = False,
     ) -> None:
-        """`on_refused` is told of each request that is not taken, on whatever thread that is.
+        """`rules` gives those that hold now.
+
+        `on_refused` is told of each request that is not taken, on whatever thread that is.
 
         `shares_dedup`: what one task has crawled is seen for the others.
         """
@@ -117,7 +132,7 @@ class Admission:
     def redirect(self, hop: Request, id: str) -> int | Refused:
         """Admit where a redirect of the request `id` leads: the fingerprint of what is seen."""
         try:
-            reason = self._rules.refusal(hop, hop.depth)
+            reason = self._rules().refusal(hop, hop.depth)
             if reason is None:
                 return self._fingerprint(hop, task_of(id))
             return Refused(reason, f"{hop.url}: {reason.text()}")
@@ -134,7 +149,7 @@ class Admission:
         return self._admit(target, (redirected.id, "redirect"), repeat=repeat)
 
     def _fingerprint(self, request: Request, task: str) -> int:
-        mark = fingerprint(request, self._rules.drop_query_params)
+        mark = fingerprint(request, self._rules().drop_query_params)
         if task and not self._shares_dedup:
             return derived_fingerprint(task, str(mark))
         return mark
@@ -160,7 +175,7 @@ class Admission:
             text = f"priority {request.priority} is not within ±{PRIORITY_LIMIT}"
             return Refused(Reason.NOT_SERIALIZABLE, f"{request.url}: {text}")
         try:
-            reason = self._rules.refusal(request, request.depth)
+            reason = self._rules().refusal(request, request.depth)
             if reason is not None:
                 return Refused(reason, f"{request.url}: {reason.text()}")
             print_ = self._fingerprint(request, task)

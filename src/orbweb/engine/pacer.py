@@ -58,7 +58,7 @@ class Turn:
         return cls(asked, answered + delay, asked + delay + length, mark)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PacerTools:
     """What the pacers of an engine share."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orbweb.engine.journal import Journal
+from orbweb.engine.knobs import Knobs
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import EngineOptions
 from orbweb.engine.pacer import Turn
@@ -63,6 +64,7 @@ class Pump:
         session: Session,
         ledger: Ledger,
         options: EngineOptions,
+        knobs: Knobs,
         stats: Stats,
         shutdown: Shutdown,
         journal: Journal,
@@ -74,6 +76,7 @@ class Pump:
         self._session = session
         self._ledger = ledger
         self._options = options
+        self._knobs = knobs
         self._stats = stats
         self._shutdown = shutdown
         self._journal = journal
@@ -113,7 +116,7 @@ class Pump:
     @property
     def saturated(self) -> bool:
         """Claiming waits because too much is held."""
-        return self.held >= self._options.max_held
+        return self.held >= self._knobs.max_held
 
     def lose(self, held: Sequence[Held]) -> None:
         """These leases belong to others now: cancel the work on them."""
@@ -201,8 +204,8 @@ class Pump:
 
     def _want(self) -> int:
         want = min(
-            self._options.concurrency - len(self._fetching),
-            self._options.max_held - self.held,
+            self._knobs.concurrency - len(self._fetching),
+            self._knobs.max_held - self.held,
             CLAIM_BATCH,
         )
         if self._options.stop_after_pages:
@@ -320,7 +323,7 @@ class Pump:
     def _is_batch_full(self) -> bool:
         """Enough has gathered: half of the slots are free, or a full batch of outcomes waits."""
         outcomes = len(self._acks) + len(self._nacks)
-        return outcomes >= OUTCOME_BATCH or self._want() * 2 >= self._options.concurrency
+        return outcomes >= OUTCOME_BATCH or self._want() * 2 >= self._knobs.concurrency
 
     async def _tell_fetched(self) -> bool:
         now = self._clock()

@@ -122,13 +122,39 @@ def hold_signals(
     return _set_handlers(on_signal)
 
 
-def install_signals(shutdown: Shutdown) -> Callable[[], None]:
+class Hangup:
+    """What SIGHUP means: the terminal is gone, or settings are to be read again (a daemon's habit).
+
+    Where the process was started with the signal ignored (`nohup`), it never means the first.
+    """
+
+    def __init__(self) -> None:
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        self._had_terminal = _has_terminal() and not ignored
+
+    def is_of_terminal(self) -> bool:
+        """Whether the terminal of this process was closed."""
+        return self._had_terminal and not _has_terminal()
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def install_signals(
+    shutdown: Shutdown, reload: Callable[[], None] | None = None
+) -> Callable[[], None]:
     """Connect the process's signals to a shutdown; returns what takes them off again.
 
-    SIGTERM and SIGINT stop, SIGUSR1 drains, SIGUSR2 shows what runs. A process that has not ended
-    `ABORT_SECONDS` after the second SIGTERM or SIGINT, because a callback blocks its loop or will
-    not be cancelled, is ended by force; after the first one when its loop stands still. Does
-    nothing outside of the main thread, where Python cannot receive signals.
+    SIGTERM and SIGINT stop, SIGUSR1 drains, SIGUSR2 shows what runs, SIGHUP calls `reload`. A
+    process that has not ended `ABORT_SECONDS` after the second SIGTERM or SIGINT, because a
+    callback blocks its loop or will not be cancelled, is ended by force; after the first one when
+    its loop stands still. Does nothing outside of the main thread, where Python cannot receive
+    signals.
     """
     if threading.current_thread() is not threading.main_thread():
         return lambda: None
@@ -154,6 +180,16 @@ def install_signals(shutdown: Shutdown) -> Callable[[], None]:
     restore = _set_handlers(on_signal)
     loop.add_signal_handler(signal.SIGUSR1, shutdown.drain, "SIGUSR1")
     loop.add_signal_handler(signal.SIGUSR2, dump_tasks)
+    before_hangup = signal.getsignal(signal.SIGHUP)
+    hangup = Hangup()
+
+    def on_hangup() -> None:
+        if hangup.is_of_terminal():
+            shutdown.on_signal(signal.SIGHUP)
+        elif reload is not None:
+            reload()
+
+    loop.add_signal_handler(signal.SIGHUP, on_hangup)
     dumps_threads = _dump_threads_on(signal.SIGUSR2)
 
     def uninstall() -> None:
@@ -161,6 +197,8 @@ def install_signals(shutdown: Shutdown) -> Callable[[], None]:
             faulthandler.unregister(signal.SIGUSR2)
         loop.remove_signal_handler(signal.SIGUSR1)
         loop.remove_signal_handler(signal.SIGUSR2)
+        loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, before_hangup)
         restore()
         for timer in forced:
             timer.cancel()

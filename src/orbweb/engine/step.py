@@ -185,6 +185,9 @@ class Step:
     async def _work(self, request: Request) -> Page | None:
         """Fetch and parse; None when the outcome is handed in already."""
         tools = self._tools
+        if tools.knobs.links.is_excluded(request.url):  # the rules have changed since it was taken
+            self._settle(Ack(*self.held, Reason.EXCLUDED))
+            return None
         try:
             tools.callbacks.resolve(request)
         except SpiderError as error:
@@ -308,7 +311,7 @@ class Step:
 
     def _fail_errand(self, url: str, outputs: Outputs, error: Exception) -> Page | None:
         retries, text = self.lease.retries, error_text(error)
-        if not isinstance(error, NotRetryError) and retries < self._tools.options.run.max_retries:
+        if not isinstance(error, NotRetryError) and retries < self._tools.knobs.max_retries:
             backoff_ms = self._tools.backoff_ms(retries, None)
             self._give_back(Reason.CALLBACK_ERROR, text, backoff_ms)
             return None
@@ -470,7 +473,7 @@ class Step:
 
         Of a page that failed for good, what it had yielded before still enters.
         """
-        retries, most = self.lease.retries, self._tools.options.run.max_retries
+        retries, most = self.lease.retries, self._tools.knobs.max_retries
         place = place_of(error)
         text = error_text(error)[: LONGEST_ERROR - len(place)] + place
         shown = text.removesuffix(f" for {request.url}")
@@ -529,7 +532,7 @@ class Step:
     async def _again(self, result: Again) -> Page | None:
         """A middleware wants another try with this request: the lease's own id stays."""
         error = OrbwebError("a middleware asked for another try")
-        if self.lease.retries >= self._tools.options.run.max_retries:
+        if self.lease.retries >= self._tools.knobs.max_retries:
             return await self._fail(
                 result.request, None, Reason.MIDDLEWARE_ERROR, error, retry=False
             )

@@ -11,6 +11,7 @@ from orbweb.download.base import Gate, Outcome
 from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.errands import Errands
 from orbweb.engine.items import ItemDesk
+from orbweb.engine.knobs import Knobs
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.options import Codec, EngineOptions
 from orbweb.engine.outputs import Admission
@@ -61,6 +62,7 @@ class StepTools:
     """What every step of an engine works with."""
 
     options: EngineOptions
+    knobs: Knobs
     epoch: str
     desk: Desk
     session: Session
@@ -82,9 +84,9 @@ class StepTools:
 
     def backoff_ms(self, retries: int, retry_after: float | None) -> int:
         """How long a request waits before its next try; full jitter of half to one and a half."""
-        options = self.options
+        knobs = self.knobs
         if retry_after is not None:
             return int(retry_after * 1000 * self.rng.uniform(1.0, 1.1))
-        seconds = options.retry_interval_seconds * options.retry_backoff**retries
-        seconds = min(seconds * self.rng.uniform(0.5, 1.5), options.retry_longest_seconds)
+        seconds = knobs.retry_interval_seconds * knobs.retry_backoff**retries
+        seconds = min(seconds * self.rng.uniform(0.5, 1.5), knobs.retry_longest_seconds)
         return int(seconds * 1000)

@@ -56,7 +56,14 @@ def of_failed(facts: Facts, dead: DeadLetter) -> tuple[Advice, ...]:
         found.append(Advice("The items that were refused:", command))
     show = _command(facts, "failed", "show", facts.job, dead.id, run=True)
     retry = _command(facts, "failed", "retry", facts.job, dead.id, run=True)
-    return (*found, Advice("All that is kept:", show), Advice("Another try:", retry))
+    spider = ("--spider", facts.rules.spider) if facts.rules.spider else ()
+    replay = _command(facts, "shell", f"failed:{dead.id}", *spider, "--job", facts.job, run=True)
+    return (
+        *found,
+        Advice("All that is kept:", show),
+        Advice("At a prompt, with its response:", replay),
+        Advice("Another try:", retry),
+    )
 
 
 def of_rule(facts: Facts, reason: str) -> tuple[Advice, ...]:
@@ -95,6 +102,7 @@ def of_wait(facts: Facts, reason: WaitReason) -> tuple[Advice, ...]:
 
 _SETTINGS: dict[str, str] = {
     Reason.OFFSITE: "ALLOWED_DOMAINS",
+    Reason.EXCLUDED: "EXCLUDE_URLS",
     Reason.DEPTH_LIMIT: "DEPTH_LIMIT",
     Reason.URL_LENGTH: "URL_LENGTH_LIMIT",
     Reason.CONTENT_TYPE: "ALLOWED_CONTENT_TYPES",

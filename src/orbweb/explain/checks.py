@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from orbweb.engine.job_rules import JobRules
 from orbweb.explain.facts import Facts
 from orbweb.explain.words import moment, seen_text
 from orbweb.frontier.waiting import WaitReason
@@ -38,20 +40,8 @@ def checks(facts: Facts, *, duplicate: bool) -> tuple[Check, ...]:
     """
     if not facts.canonical:
         return (Check("url", False, (facts.request.problem or Reason.BAD_URL).text()),)
-    rules, depth = facts.rules, facts.depth
-    refusal = facts.refusal
     found = [Check("url", True, "can be fetched")]
-    most = rules.url_length_limit
-    length = len(facts.request.url)
-    found.append(Check("length", refusal is not Reason.URL_LENGTH, _limit(length, most)))
-    if depth is None:
-        found.append(Check("depth", None, f"not known; DEPTH_LIMIT {rules.depth_limit or 'none'}"))
-    else:
-        found.append(
-            Check("depth", refusal is not Reason.DEPTH_LIMIT, _limit(depth, rules.depth_limit))
-        )
-    domains = ", ".join(rules.allowed_domains[:3]) or "all"
-    found.append(Check("domain", refusal is not Reason.OFFSITE, f"allowed: {domains}"))
+    found += rule_checks(facts.rules, len(facts.request.url), facts.depth, facts.refusal)
     if facts.state is not None:
         found.append(Check("dedup", not duplicate, seen_text(facts.state.seen)))
     if facts.host is not None:
@@ -59,6 +49,26 @@ def checks(facts: Facts, *, duplicate: bool) -> tuple[Check, ...]:
         found.append(Check("host", not blocked, f"{facts.host.host.name}: {_host_text(facts)}"))
     found.append(_robots_check(facts))
     return tuple(found)
+
+
+def rule_checks(
+    rules: JobRules, length: int, depth: int | None, refusal: Reason | None
+) -> Iterator[Check]:
+    """What the rules of a job say of a URL of that length at that depth (None: not known).
+
+    `refusal` is why it is not taken, None when it is.
+    """
+    yield Check("length", refusal is not Reason.URL_LENGTH, _limit(length, rules.url_length_limit))
+    if depth is None:
+        yield Check("depth", None, f"not known; DEPTH_LIMIT {rules.depth_limit or 'none'}")
+    else:
+        yield Check("depth", refusal is not Reason.DEPTH_LIMIT, _limit(depth, rules.depth_limit))
+    domains = ", ".join(rules.allowed_domains[:3]) or "all"
+    yield Check("domain", refusal is not Reason.OFFSITE, f"allowed: {domains}")
+    if rules.exclude_urls or rules.include_urls:
+        text = f"exclude {', '.join(rules.exclude_urls) or 'none'}"
+        text += f"; include {', '.join(rules.include_urls) or 'all'}"
+        yield Check("rules", refusal is not Reason.EXCLUDED, text)
 
 
 def _host_text(facts: Facts) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from orbweb.errors import ConfigError
 from orbweb.frontier.base import DeadLetter, Lease, RunState, Status
+from orbweb.frontier.configbook import ConfigBook
 from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
@@ -62,6 +63,8 @@ class Admin:
         self.seen = SeenAdmin(servers, prefix, shards=shards)
         """What the jobs have seen."""
         self.hosts = HostAdmin(servers.of_shard, prefix, shards=shards)
+        self.config = ConfigBook(servers.of_shard(0), prefix)
+        """The live values."""
         self.urls = UrlAdmin(servers, prefix)
         """What became of single requests."""
         self.now: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
@@ -267,6 +267,44 @@ class RunConfig:
     """A run with a run id is collected this long after its last sign of life; 0 = never."""
 
 
+class HostPace(NamedTuple):
+    """What live values say of one host alone, in the place of what the runs want of it.
+
+    Times are the server's wall clock in ms; 0 = without end.
+    """
+
+    delay_ms: int | None = None
+    delay_until_ms: int = 0
+    concurrency: int | None = None
+    concurrency_until_ms: int = 0
+
+    def words(self) -> str:
+        """As it stands in the store."""
+        delay = "-" if self.delay_ms is None else self.delay_ms
+        most = "-" if self.concurrency is None else self.concurrency
+        return f"{delay} {self.delay_until_ms} {most} {self.concurrency_until_ms}"
+
+
+TUNED = (
+    *("host_concurrency", "host_delay_ms", "fetch_timeout_ms", "max_retries", "randomize_delay"),
+    *("host_backlog_limit", "refused_pause_ms", "circuit_threshold", "circuit_cooldown_ms"),
+    *("autothrottle", "autothrottle_start_ms", "autothrottle_longest_ms"),
+    *("require_approval", "unapproved_delay_ms"),
+)
+"""What of a run's configuration may change while nodes work on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What a run and single hosts are to be fetched by from now on."""
+
+    version: int
+    """Of the live values that it comes from: an older one changes nothing."""
+    config: RunConfig
+    hosts: Mapping[str, HostPace] = field(default_factory=dict)
+    """All hosts of which the live values say something; of others nothing is said any more."""
+
+
 def new_epoch() -> str:
     """A name that no incarnation of a run has had."""
     return uuid.uuid4().hex[:12]
@@ -518,6 +556,17 @@ class RunControl(Protocol):
 
     async def settled(self) -> bool:
         """Make the state as durable as the server can, and say whether the run is still done."""
+
+
+class Tunable(Protocol):
+    """A run whose rules may change while nodes work on it."""
+
+    async def tune(self, tuning: Tuning) -> bool:
+        """Let other values hold at once: delays, concurrency, circuit, throttle, retries, timeout.
+
+        False when a later version holds already; nothing was done then. May be repeated. Hosts
+        that wait are looked at again by the new values; an approved rate holds all the same.
+        """
 
 
 class ShardControl(Protocol):

@@ -74,6 +74,24 @@ class ShardKeys:
     def audit(self) -> str:
         return f"{self.tag}:audit"
 
+    @property
+    def tuned(self) -> str:
+        """What live values say of single hosts."""
+        return f"{self.tag}:tuned"
+
+    @property
+    def config(self) -> str:
+        """The live values, and the channel on which a new version is told."""
+        return f"{self.tag}:config"
+
+    @property
+    def config_history(self) -> str:
+        return f"{self.config}:history"
+
+    @property
+    def config_acks(self) -> str:
+        return f"{self.config}:acks"
+
     def robots(self, origin: str) -> str:
         return f"{self.tag}:robots:{origin}"
 
@@ -105,6 +123,11 @@ class ShardKeys:
     def rules(self) -> str:
         """By which rules each job takes links."""
         return f"{self.tag}:rules"
+
+    @property
+    def switches(self) -> str:
+        """Which live values of its own each job has."""
+        return f"{self.tag}:switches"
 
     def job_log(self, job: str) -> str:
         """The latest outcomes of a job (`CRAWL_LOG_STREAM`)."""

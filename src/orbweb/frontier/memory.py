@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orbweb.errors import RunLost
 from orbweb.frontier.base import (
@@ -13,6 +13,7 @@ from orbweb.frontier.base import (
     SEED_ID,
     SLACK_MS,
     TASKS_HOST,
+    TUNED,
     Ack,
     Claim,
     Held,
@@ -32,6 +33,7 @@ from orbweb.frontier.base import (
     Status,
     TaskLook,
     TaskVerdict,
+    Tuning,
     clock_step_ms,
     wrong_shards,
 )
@@ -166,6 +168,19 @@ class MemoryFrontier:
             run.seq += 1
             self._reopen(run)
         return Opened(state, epoch, self._status(run), run.laid is not False)
+
+    async def tune(self, tuning: Tuning) -> bool:
+        """See `Tunable`."""
+        run = self._run()
+        if run.tuned > tuning.version:
+            return False
+        wanted = tuning.config
+        run.tuned = tuning.version
+        run.config = replace(run.config, **{name: getattr(wanted, name) for name in TUNED})
+        self._begin()
+        self._speak(run)
+        self._hosts.tune(run, tuning.version, tuning.hosts)
+        return True
 
     async def open_part(self, config: RunConfig, whole: Opened) -> None:
         name, started = (self.job, self.run_id), whole.status.started_at_ms

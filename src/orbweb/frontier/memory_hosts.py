@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
-from orbweb.frontier.base import SLACK_MS, Signal
+from orbweb.frontier.base import SLACK_MS, HostPace, Signal
 from orbweb.frontier.memory_timed import Clock, TimedSet
 
 if TYPE_CHECKING:
@@ -62,6 +62,9 @@ class Hosts:
     waiting: dict[str, dict[str, int]] = field(default_factory=dict)
     """By host: run base to when it last could not have the host."""
     records: dict[str, Record] = field(default_factory=dict)
+    tuned: dict[str, HostPace] = field(default_factory=dict)
+    """What live values say of single hosts, and their version."""
+    tuned_version: int = 0
     last: dict[str, str] = field(default_factory=dict)
     """By host: base of the run that had it last."""
     pace: dict[str, tuple[Run, int]] = field(default_factory=dict)
@@ -97,6 +100,11 @@ class Hosts:
             if host in other.queues:
                 found.gap = max(found.gap, other.delay)
                 found.most = min(found.most, other.concurrency)
+        own = self.tuned.get(host, HostPace())
+        if own.delay_ms is not None and self._in_force(own.delay_until_ms):
+            found.gap = own.delay_ms
+        if own.concurrency is not None and self._in_force(own.concurrency_until_ms):
+            found.most = own.concurrency or NO_LIMIT
         if "limit" in record and self._in_force(record.get("limit_until", 0)):
             found.gap = max(found.gap, record["limit"])
         found.gap = max(found.gap, record.get("crawl", 0))
@@ -116,12 +124,31 @@ class Hosts:
                 found.most = 1
         return found
 
+    def tune(self, run: Run, version: int, hosts: Mapping[str, HostPace]) -> None:
+        """See `tune.lua`."""
+        if self.tuned_version <= version:
+            self.tuned, self.tuned_version = dict(hosts), version
+        for host, at in list(self.next_allowed.at.items()):
+            began = self.records.get(host, {}).get("began")
+            if at <= self.now or began is None:
+                continue
+            at = began + self.weigh(run, host).gap + SLACK_MS
+            at = max(at, self.records[host].get("held", 0))
+            if at > self.now:
+                self.next_allowed.set(host, at)
+            else:
+                self.next_allowed.drop(host)
+        for host, at in list(run.ready.at.items()):
+            if at > self.now:
+                run.ready.set(host, max(self.now, self.next_allowed.at.get(host, 0)))
+
     def next_of(self, host: str, found: Weighed) -> float:
         return max(self.next_allowed.at.get(host, 0), found.closed_until)
 
     def has_gap(self, run: Run, host: str) -> bool:
         record = self.records.get(host, {})
-        if run.delay > 0 or any(name in record for name in GAP_FIELDS):
+        named = any(name in record for name in GAP_FIELDS)
+        if run.delay > 0 or named or host in self.tuned:
             return True
         return any(other.delay > 0 and host in other.queues for other, _ in self.pace.values())
 

@@ -90,6 +90,8 @@ class Run:
         self.cursor = 0
         self.stopping = False
         self.paused = False
+        self.tuned = 0
+        """Version of the live values that hold."""
         self.started = wall
         self.finished = 0
 

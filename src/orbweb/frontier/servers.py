@@ -165,6 +165,10 @@ class SlotClient:
         """Several commands to the owner, as far as it is known."""
         return self._cluster.known_owner(self._slot).pipeline(transaction=transaction)
 
+    def pubsub(self, **options: Any) -> Any:
+        """A subscription at the owner, as far as it is known; every server tells of all."""
+        return self._cluster.known_owner(self._slot).pubsub(**options)
+
     @asynccontextmanager
     async def _noting(self) -> AsyncIterator[None]:
         try:

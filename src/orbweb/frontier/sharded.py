@@ -36,6 +36,8 @@ from orbweb.frontier.base import (
     TaskControl,
     TaskLook,
     TaskVerdict,
+    Tunable,
+    Tuning,
 )
 from orbweb.frontier.ends import ending, first_fault, is_over, merged
 from orbweb.frontier.routes import routed, seq_in_shard, shard_of, shard_of_lease
@@ -56,7 +58,7 @@ LOOKED_AT = 200
 """Tasks that are looked at in one call."""
 
 
-class Shard(Frontier, RunControl, ShardControl, TaskControl, Protocol):
+class Shard(Frontier, RunControl, ShardControl, TaskControl, Tunable, Protocol):
     """All that a frontier of one shard offers to one of several."""
 
     def attach(self, epoch: str) -> None:
@@ -128,6 +130,10 @@ class ShardedFrontier:
         status = await self.status()
         state = whole.state if whole.state is RunState.NEW else status.state
         return replace(whole, state=state, status=status, laid=True)
+
+    async def tune(self, tuning: Tuning) -> bool:
+        """See `Tunable`."""
+        return all([await shard.tune(tuning) for shard in self.shards])
 
     async def status(self) -> Status:
         looked = await self._look()

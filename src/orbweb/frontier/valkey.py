@@ -45,6 +45,7 @@ from orbweb.frontier.base import (
     Signal,
     Status,
     TaskLook,
+    Tuning,
     clock_step_ms,
     new_epoch,
     wrong_shards,
@@ -362,6 +363,23 @@ class ValkeyFrontier:
                 settings=seen.plan(),
             )
         return answer
+
+    async def tune(self, tuning: Tuning) -> bool:
+        """See `Tunable`."""
+        config = tuning.config
+        words: list[Word] = [
+            tuning.version,
+            config.host_concurrency,
+            config.host_delay_ms,
+            config.fetch_timeout_ms,
+            config.max_retries,
+            policy_words(config),
+        ]
+        hosts = [word for host, pace in tuning.hosts.items() for word in (host, pace.words())]
+        waiting, own, done = 0, 0, 1
+        while done and (waiting >= 0 or own >= 0):
+            done, waiting, own = await self._call("tune", *words, waiting, own, *hosts)
+        return bool(done)
 
     def _raise_refused(self, answer: Sequence[Any], seen: SeenConfig) -> None:
         """The error that an `open` which did nothing stands for."""

@@ -15,6 +15,7 @@ class Reason(StrEnum):
     DUPLICATE_REQUEST = "duplicate_request"
     DUPLICATE_REDIRECT = "duplicate_redirect"
     OFFSITE = "offsite"
+    EXCLUDED = "excluded"
     ROBOTS_DISALLOWED = "robots_disallowed"
     ROBOTS_UNREACHABLE = "robots_unreachable"
     SCHEME = "scheme"
@@ -111,6 +112,14 @@ _TABLE: dict[Reason, _Entry] = {
         "域名不在 ALLOWED_DOMAINS 之内",
         "Add the domain to ALLOWED_DOMAINS if it belongs to the crawl.",
         "如果该域名属于抓取范围，请把它加入 ALLOWED_DOMAINS。",
+    ),
+    Reason.EXCLUDED: _Entry(
+        "not taken",
+        False,
+        "EXCLUDE_URLS or INCLUDE_URLS leave its URL out",
+        "URL 被 EXCLUDE_URLS 或 INCLUDE_URLS 排除",
+        "Change these rules if it belongs to the crawl: orbweb config list shows live ones.",
+        "如果该网址属于抓取范围，请修改这两项规则；orbweb config list 可查看实时规则。",
     ),
     Reason.ROBOTS_DISALLOWED: _Entry(
         "not taken",

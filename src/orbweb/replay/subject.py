@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from orbweb.errors import ConfigError, OrbwebError
@@ -13,6 +14,8 @@ from orbweb.model.request import Request
 from orbweb.monitor.crawl_line import CrawlLine, LineKind
 from orbweb.monitor.log_reader import LogReader
 from orbweb.replay.curl import is_curl, request_from_curl
+
+_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?!\d)", re.IGNORECASE)
 
 MATCHES = 6
 """Ids with one beginning that are looked for: more than one is an error that names them."""
@@ -141,7 +144,8 @@ def plain_request(text: str) -> Request:
 
 
 def _with_scheme(text: str) -> str:
-    return text if "://" in text else f"http://{text}"
+    """`shop.example:8000/p` is an address too; `mailto:x@y` and `failed:` are none."""
+    return text if "://" in text or _OTHER_SCHEME.match(text) else f"http://{text}"
 
 
 def _named(request: Request, id: str) -> Request:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome, Redirected
 from orbweb.download.chain import Chain
 from orbweb.engine.callbacks import Callbacks
-from orbweb.engine.engine import link_rules
+from orbweb.engine.knobs import Knobs
 from orbweb.engine.options import Codec
 from orbweb.engine.outputs import Admission, LinkRules, Outputs, Refused
 from orbweb.engine.step import error_text
@@ -157,7 +157,10 @@ class Trial:
 
     def _admission(self) -> _Noting:
         return _Noting(
-            self._rules, self._codec, self._callbacks.knows, shares_dedup=self._shares_dedup
+            lambda: self._rules,
+            self._codec,
+            self._callbacks.knows,
+            shares_dedup=self._shares_dedup,
         )
 
 
@@ -194,7 +197,7 @@ def trial_of(parts: TrialParts, manners: Manners) -> Trial:
         parts.chain,
         parts.callbacks,
         parts.codec,
-        link_rules(options),
+        Knobs.of(options).links,
         manners,
         default_table=options.default_table,
         shares_dedup=options.tasks is not None and options.tasks.shares_dedup,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orbweb.engine.job_rules import JobRules
 from orbweb.engine.outputs import Refused
-from orbweb.explain.checks import Check
+from orbweb.explain.checks import Check, rule_checks
 from orbweb.explain.facts import RobotsFacts, robots_facts
 from orbweb.explain.words import seen_text
 from orbweb.frontier.base import NewRequest
@@ -16,7 +16,6 @@ from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.url import canonical_url
 from orbweb.replay.trial import Link
-from orbweb.spiders.wording import number
 
 Look = Callable[[Wanted], Awaitable[UrlState]]
 
@@ -84,19 +83,13 @@ class Judge:
         return LinkVerdict(request, admitted.id, reason, text, checks)
 
     def _rule_checks(self, request: Request, refused: Reason | None) -> Iterator[Check]:
-        rules = self._rules
         if refused in (Reason.BAD_URL, Reason.SCHEME):
             yield Check("url", False, refused.text())
             return
         yield Check("url", True, "can be fetched")
         if refused is Reason.NOT_SERIALIZABLE:
             yield Check("travels", False, refused.text())
-        most = rules.url_length_limit
-        yield Check("length", refused is not Reason.URL_LENGTH, _limit(len(request.url), most))
-        depth = _limit(request.depth, rules.depth_limit)
-        yield Check("depth", refused is not Reason.DEPTH_LIMIT, depth)
-        domains = ", ".join(rules.allowed_domains[:3]) or "all"
-        yield Check("domain", refused is not Reason.OFFSITE, f"allowed: {domains}")
+        yield from rule_checks(self._rules, len(request.url), request.depth, refused)
 
     async def _dedup(self, request: Request, new: NewRequest) -> tuple[Check, Reason | None]:
         if new.fingerprint is None:
@@ -146,7 +139,3 @@ def _robots_check(rules: JobRules, robots: RobotsFacts | None) -> Check:
     if robots.decision is None:
         return Check("robots", robots.allowed, "no rule of robots.txt fits")
     return Check("robots", robots.allowed, f'line {robots.decision.line} "{robots.decision.text}"')
-
-
-def _limit(value: int, most: int) -> str:
-    return f"{number(value)} of at most {number(most)}" if most else f"{number(value)}, no limit"

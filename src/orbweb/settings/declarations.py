@@ -1,9 +1,10 @@
-"""Every setting, declared once: name, kind, default, unit, what it does, whether it can be live."""
+"""Every setting, declared once: name, kind, default, unit, what it does, when a change counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +29,20 @@ GIB = 1024 * MIB
 DAY = 86_400
 
 
+class When(StrEnum):
+    """When a changed setting counts."""
+
+    HOT = "hot"
+    """At once, in a node that runs: see `orbweb config`."""
+    NEXT_RUN = "next-run"
+    """When the next run of the job is made: a run keeps it for its life."""
+    RESTART = "restart"
+    """When a node is started again."""
+
+
+HOT, NEXT_RUN = When.HOT, When.NEXT_RUN
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """The declaration of one setting."""
@@ -45,8 +60,8 @@ class Setting:
     most: float | None = None
     """The greatest value allowed."""
     choices: tuple[str, ...] = ()
-    hot: bool = False
-    """It could change while a crawl runs, because nothing is built from it at the start."""
+    when: When = When.RESTART
+    """When a change counts."""
     secret: bool = False
     """It may carry a password: it is masked wherever it is shown."""
 
@@ -58,7 +73,7 @@ STORE = (
     Setting("REDIS_KEY_PREFIX", TEXT, "orbweb", "First part of every key in the store."),
     Setting("FRONTIER_SHARDS", COUNT, 1, "Over how many parts the queue of a run is spread, by "
             "host; one serves thousands of pages a second, more are for a Redis Cluster.",
-            "shards", low=1),
+            "shards", low=1, when=NEXT_RUN),
     Setting("STORE_TIMEOUT", NUMBER, 5.0, "How long one call to the store may take before it is "
             "repeated.", "seconds", above=0),
     Setting("RUN_ID", TEXT, "", "Identity of this execution; the same on all its nodes. Empty = "
@@ -67,23 +82,24 @@ STORE = (
             "sign of life; 0 = for ever.", "seconds", low=0),
     Setting("DEDUP_FILTER", TEXT, "exact", "How seen requests are remembered; memory and lite: in "
             "this process alone.",
-            choices=("exact", "compact", "set", "bloom", "bloom-module", "memory", "lite")),
+            choices=("exact", "compact", "set", "bloom", "bloom-module", "memory", "lite"),
+            when=NEXT_RUN),
     Setting("DEDUP_SCOPE", TEXT, "auto", "Which requests count as seen: those of this run, or "
             "those of all runs of the spider; auto = run when RUN_ID is set, else spider.",
-            choices=("auto", "run", "spider")),
+            choices=("auto", "run", "spider"), when=NEXT_RUN),
     Setting("DEDUP_INITIAL_CAPACITY", COUNT, 1_000_000, "For how many requests the first layer of "
             "bloom, bloom-module, memory or compact is made; each further one is for twice as "
-            "many.", "requests", low=1),
+            "many.", "requests", low=1, when=NEXT_RUN),
     Setting("DEDUP_ERROR_RATE", NUMBER, 1e-6, "How often the first layer of bloom, bloom-module "
             "or memory takes a new request for a seen one; each further one half as often.",
-            above=0, most=0.5),
+            above=0, most=0.5, when=NEXT_RUN),
     Setting("DEDUP_MAX_LAYERS", COUNT, 4, "Most layers of bloom or memory; what comes after the "
-            "last is full makes it err more and more.", "layers", low=1, most=32),
+            "last is full makes it err more and more.", "layers", low=1, most=32, when=NEXT_RUN),
     Setting("DEDUP_WARN_FILL_RATE", NUMBER, 0.8, "At this part of the capacity of all layers of "
             "bloom the log warns, once.", above=0, most=1),
     Setting("DEDUP_GENERATION", NUMBER, 0.0, "Seen requests are kept in generations of this "
             "length, so that `orbweb dedup forget JOB --older-than AGE` can forget old ones; 0 = "
-            "in one.", "seconds", low=0),
+            "in one.", "seconds", low=0, when=NEXT_RUN),
     Setting("DEDUP_ALLOW_LOCAL", FLAG, False, "Let a Spider use memory or lite, although each of "
             "its processes then crawls every page anew."),
     Setting("DROP_QUERY_PARAMS", TEXTS, (), "Query parameters that do not make a URL another "
@@ -113,26 +129,26 @@ TASKS = (
 
 CRAWL = (
     Setting("CONCURRENT_REQUESTS", COUNT, 16, "Requests that one node works on at once.",
-            "requests", low=1, hot=True),
+            "requests", low=1, when=HOT),
     Setting("CONCURRENT_REQUESTS_PER_DOMAIN", COUNT, 8, "Fetches at once on one host, over all "
-            "nodes; 0 = no limit.", "requests", low=0, hot=True),
+            "nodes; 0 = no limit.", "requests", low=0, when=HOT),
     Setting("DOWNLOAD_DELAY", NUMBER, 0.0, "Least time between two fetches of one host, over all "
-            "nodes.", "seconds", low=0, hot=True),
+            "nodes.", "seconds", low=0, when=HOT),
     Setting("RANDOMIZE_DOWNLOAD_DELAY", FLAG, False, "Make each delay longer by up to a half, "
-            "never shorter."),
+            "never shorter.", when=HOT),
     Setting("AUTOTHROTTLE_ENABLED", FLAG, False, "Find out for each host, once for all nodes, how "
-            "fast it can be fetched without harm; DOWNLOAD_DELAY stays the least delay."),
+            "fast it can be fetched without harm; DOWNLOAD_DELAY stays the least delay.", when=HOT),
     Setting("AUTOTHROTTLE_START_DELAY", NUMBER, 1.0, "Delay with which that begins.", "seconds",
-            above=0),
+            above=0, when=HOT),
     Setting("AUTOTHROTTLE_MAX_DELAY", NUMBER, 60.0, "Longest delay that it comes to.", "seconds",
-            above=0),
+            above=0, when=HOT),
     Setting("CIRCUIT_FAILURE_THRESHOLD", COUNT, 10, "After so many failed fetches of a host in a "
-            "row all nodes leave it alone for a time; 0 = never.", "fetches", low=0),
+            "row all nodes leave it alone for a time; 0 = never.", "fetches", low=0, when=HOT),
     Setting("CIRCUIT_COOLDOWN", NUMBER, 60.0, "How long they do so at first; afterwards one "
             "request tries it, and each time that it fails too the time doubles.", "seconds",
-            above=0),
+            above=0, when=HOT),
     Setting("HOST_BACKLOG_LIMIT", COUNT, 0, "Hosts with more waiting requests than this come after "
-            "all others; 0 = no limit.", "requests", low=0),
+            "all others; 0 = no limit.", "requests", low=0, when=HOT),
     Setting("MAX_PENDING", COUNT, 0, "start_requests pauses while more requests than this are not "
             "finished; 0 = no limit.", "requests", low=0),
     Setting("REQUIRE_RATE_APPROVAL", FLAG, False, "Fetch hosts without an approved rate no faster "
@@ -146,30 +162,34 @@ CRAWL = (
     Setting("GRACEFUL_TIMEOUT", NUMBER, 4.0, "How long requests in work may go on after SIGTERM "
             "before they are given back.", "seconds", low=0),
     Setting("SPIDER_MAX_RUNTIME", NUMBER, 0.0, "Stop gracefully after this time; 0 = never.",
-            "seconds", low=0),
+            "seconds", low=0, when=HOT),
     Setting("CALLBACK_THREADS", COUNT, 4, "Threads that run callbacks that are not async.",
             "threads", low=1),
     Setting("DEPTH_LIMIT", COUNT, 0, "Links deeper than this are dropped; 0 = no limit.",
-            "links", low=0, hot=True),
+            "links", low=0, when=HOT),
     Setting("URL_LENGTH_LIMIT", COUNT, 8192, "Longer URLs are dropped; 0 = no limit.",
-            "characters", low=0, hot=True),
+            "characters", low=0, when=HOT),
     Setting("ALLOWED_DOMAINS", TEXTS, (), "Only these domains and those below them; "
-            "empty = all."),
+            "empty = all.", when=HOT),
+    Setting("EXCLUDE_URLS", TEXTS, (), "Regular expressions: URLs in which one of them finds "
+            "something are left out, queued ones too.", when=HOT),
+    Setting("INCLUDE_URLS", TEXTS, (), "The same: URLs in which none of them finds something are "
+            "left out; empty = all are in.", when=HOT),
     Setting("SPIDER_MAX_RETRY_TIMES", COUNT, 3, "How often a failed request is tried again.",
-            "times", low=0, hot=True),
+            "times", low=0, when=HOT),
     Setting("SPIDER_RETRY_INTERVAL", NUMBER, 1.0, "Wait before the first retry.", "seconds",
-            low=0, hot=True),
+            low=0, when=HOT),
     Setting("RETRY_BACKOFF", NUMBER, 2.0, "Each further retry waits this many times longer; "
-            "1 = always the same.", low=1, hot=True),
+            "1 = always the same.", low=1, when=HOT),
     Setting("RETRY_MAX_INTERVAL", NUMBER, 300.0, "Longest wait before a retry.", "seconds",
-            low=0, hot=True),
+            low=0, when=HOT),
     Setting("RETRY_AFTER_MAX", NUMBER, 3600.0, "Longest Retry-After that is followed; 0 = the "
-            "header is not looked at.", "seconds", low=0, hot=True),
+            "header is not looked at.", "seconds", low=0, when=HOT),
 )  # fmt: skip
 
 DOWNLOAD = (
     Setting("USER_AGENT", TEXT, f"orbweb/{own_version()}", "What the crawler says it is; add how "
-            "to reach you."),
+            "to reach you.", when=HOT),
     Setting("ROBOTS_OBEY", FLAG, True, "Follow robots.txt (RFC 9309)."),
     Setting("ROBOTS_USER_AGENT", TEXT, "", "Name looked for in robots.txt; empty = the product "
             "name in USER_AGENT."),
@@ -178,23 +198,23 @@ DOWNLOAD = (
     Setting("ROBOTS_CRAWL_DELAY_MAX", NUMBER, 60.0, "Longest crawl-delay of a robots.txt that is "
             "kept to; a longer one counts as this.", "seconds", low=0),
     Setting("REQUEST_TIMEOUT", NUMBER, 30.0, "Longest time for one fetch as a whole.", "seconds",
-            above=0, hot=True),
+            above=0, when=HOT),
     Setting("CONNECT_TIMEOUT", NUMBER, 10.0, "Longest time to connect, TLS included.", "seconds",
-            above=0, hot=True),
+            above=0, when=HOT),
     Setting("READ_TIMEOUT", NUMBER, 20.0, "Longest silence while an answer arrives.", "seconds",
-            above=0, hot=True),
+            above=0, when=HOT),
     Setting("MAX_RESPONSE_SIZE", SIZE, 32 * MIB, "Largest body, counted after decompression; "
-            "0 = no limit.", "bytes", low=0, hot=True),
+            "0 = no limit.", "bytes", low=0, when=HOT),
     Setting("MAX_REDIRECTS", COUNT, 10, "Most redirects followed for one request.", "redirects",
-            low=0, hot=True),
+            low=0, when=HOT),
     Setting("ALLOWED_CONTENT_TYPES", TEXTS, (), "Prefixes of content types that are read; "
             "empty = all."),
     Setting("CHECK_STATUS_CODE", FLAG, True, "Only good answers reach the callback; False = all "
             "do."),
     Setting("RETRY_STATUS_CODES", CODES, (408, 429, 500, 502, 503, 504, 522, 524), "Status codes "
-            "that are tried again."),
+            "that are tried again.", when=HOT),
     Setting("ACCEPT_STATUS_CODES", CODES, (), "Status codes, besides 2xx, that reach the "
-            "callback."),
+            "callback.", when=HOT),
     Setting("USE_SESSION", FLAG, False, "Keep the cookies that sites set, and send them back."),
     Setting("DOWNLOADER_MIDDLEWARES", PATHS, (), "Classes that see every request and answer, in "
             "this order."),
@@ -239,7 +259,9 @@ OUTPUT = (
     Setting("LOGSTATS_INTERVAL", NUMBER, 60.0, "Time between two log lines about the progress, "
             "where no live line is shown; 0 = none.", "seconds", low=0),
     Setting("LOG_LEVEL", TEXT, "INFO", "Least level of a log line.",
-            choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")),
+            choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), when=HOT),
+    Setting("LOG_LEVELS", TEXTS, (), "Levels of single loggers as NAME=LEVEL, for example "
+            "orbweb.keeper=DEBUG,spider.shop=WARNING.", when=HOT),
     Setting("LOG_FILE", OPTIONAL_TEXT, None, "File that log lines go to besides stderr."),
     Setting("LOG_FORMAT", TEXT, "text", "Log lines for people, or JSON objects for machines.",
             choices=("text", "json")),

@@ -73,6 +73,10 @@ class Settings(Mapping[str, Any]):
         setting = DECLARATIONS.get(name)
         return found if setting is None else [*found, ("default", setting.default)]
 
+    def changed(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+        """These settings with other values, whose origins are given in words."""
+        return Settings({**self._values, **values}, {**self._origins, **origins}, self.notes)
+
     def shown(self, name: str) -> str:
         """The value as people may see it: passwords are masked."""
         return repr(masked(name, self._values[name]))
@@ -95,6 +99,8 @@ def masked(name: str, value: Any) -> Any:
     setting = DECLARATIONS.get(name)
     if setting is None or not setting.secret:
         return mask_secrets(value)
+    if name.endswith("_HEADERS"):
+        return f"{value.partition('=')[0]}={MASK}"
     if "://" not in value and (options := _OPTION.sub(rf"\1{MASK}", value)) != value:
         return options
     return mask_address(value)
@@ -172,6 +178,19 @@ def _known_name(draft: _Draft, given: str, value: Any, origin: str, *, strict: b
         raise ConfigError(f"unknown setting {given!r} ({origin}){_hint(given)}")
     draft.notes.append(f"{origin} is no setting and has no effect{_hint(given)}")
     return None
+
+
+def read_setting(given: str, value: Any, origin: str, *, textual: bool) -> tuple[str, Any]:
+    """The name under which one setting counts, and its value in its final type.
+
+    `textual`: text is read as in the environment. Raises `ConfigError` that names what is wrong,
+    also for a name that is unknown or has no effect.
+    """
+    draft = _Draft({})
+    name = _known_name(draft, given, value, origin, strict=True)
+    if name is None:
+        raise ConfigError("; ".join(draft.notes) or f"{given} ({origin}) has no effect")
+    return name, _read(draft, name, given, value, origin, textual=textual)
 
 
 def _hint(given: str) -> str:

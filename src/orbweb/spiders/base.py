@@ -11,6 +11,7 @@ from orbweb.errors import ConfigError, StoreUnavailable, StoreUnsafe
 from orbweb.log import get_logger, mask_secrets
 from orbweb.model.request import Request
 from orbweb.model.response import Response
+from orbweb.spiders.live_view import LiveView, declared_of
 
 if TYPE_CHECKING:
     from orbweb.engine.engine import Engine
@@ -36,6 +37,12 @@ class BaseParser:
     start_urls: Sequence[str] = ()
     custom_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of this class; `__custom_setting__` is its other name."""
+    live: Mapping[str, Any] = {}
+    """Values that may change while it runs, with their defaults: `live = {"price_v2": False}`.
+
+    Read them as `self.live["price_v2"]`; `orbweb config set PARSE.price_v2 on` changes one in all
+    nodes. See `on_config`.
+    """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -123,6 +130,7 @@ class BaseSpider(BaseParser):
             self.name = type(self).__name__
         self.item_handler = item_handler
         self.pipelines = None if pipelines is None else tuple(pipelines)
+        self.live = LiveView(declared_of(type(self)))
         self._arguments: dict[str, Any] = {}
         if thread_count is not None:
             self._arguments["CONCURRENT_REQUESTS"] = thread_count
@@ -137,6 +145,14 @@ class BaseSpider(BaseParser):
         except AttributeError:
             text = f"{type(self).__name__}.__init__ must call super().__init__()"
             raise ConfigError(text) from None
+
+    @property
+    def live_view(self) -> LiveView:
+        """`live` as the assembly changes it. Raises `ConfigError`."""
+        if not isinstance(self.live, LiveView):
+            text = f"{type(self).__name__}.__init__ must call super().__init__()"
+            raise ConfigError(text)
+        return self.live
 
     @classmethod
     def class_settings(cls) -> dict[str, Any]:

@@ -16,10 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from redis.asyncio import Redis
+
+from orbweb.config.last_good import LastGood
+from orbweb.config.resolve import Identity
 from orbweb.download.chain import Chain
-from orbweb.download.http import BodyLimits, HttpDownloader, HttpOptions
+from orbweb.download.http import BodyLimits, HttpDownloader
 from orbweb.download.middlewares import load_middlewares
-from orbweb.download.redirects import RedirectRules
 from orbweb.download.robots import (
     ROBOTS_MAX_BYTES,
     MemoryRobotsStore,
@@ -28,17 +32,18 @@ from orbweb.download.robots import (
     RobotsStore,
 )
 from orbweb.download.send import Sender
-from orbweb.download.status import StatusPolicy
 from orbweb.engine.callbacks import Callbacks
 from orbweb.engine.engine import Engine, EngineParts
+from orbweb.engine.knobs import held_for
 from orbweb.engine.options import Codec, EngineOptions, TaskOptions, World
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import hold_signals, install_signals
 from orbweb.engine.threads import CallbackThreads, KeeperTask, KeeperThread, loop_factory
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.admin import Admin
-from orbweb.frontier.base import Frontier, RunConfig, RunControl
-from orbweb.frontier.embedded import EmbeddedStore
+from orbweb.frontier.base import Frontier, RunConfig, RunControl, Tunable
+from orbweb.frontier.configbook import ConfigBook
+from orbweb.frontier.embedded import FOLDER, EmbeddedStore
 from orbweb.frontier.items import ItemBook, MemoryItemBook, RunCounts, ValkeyItemBook
 from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.local_seen import LocalSeenFrontier
@@ -47,6 +52,7 @@ from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import MemoryShard
 from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.runbook import RunBook
+from orbweb.frontier.runlook import RunLook
 from orbweb.frontier.seen import SeenConfig, SeenKind
 from orbweb.frontier.seen_state import FillWatch, LocalFillWatch
 from orbweb.frontier.servers import Servers, judge_all, reach
@@ -54,14 +60,14 @@ from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.totals import RunTotals
 from orbweb.frontier.valkey import ValkeyFrontier
-from orbweb.log import get_logger
+from orbweb.log import get_logger, set_levels
 from orbweb.metrics.node import Speaker
 from orbweb.model.rate import parse_rate
 from orbweb.monitor.counts import added_up
 from orbweb.monitor.crawl_line import CrawlLog
 from orbweb.pipelines.buffer import ItemBuffer
 from orbweb.settings import Settings, load_settings
-from orbweb.settings.log import configure_log
+from orbweb.settings.log import configure_log, logger_levels
 from orbweb.spiders.account import Account, CountingLog, run_made
 from orbweb.spiders.base import BaseParser, BaseSpider
 from orbweb.spiders.build_metrics import tell_metrics, tracer, vitals
@@ -69,6 +75,18 @@ from orbweb.spiders.codecs import ObjectCodec, WireCodec
 from orbweb.spiders.crawl_log import crawl_log
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.judge import judged, quality_rules
+from orbweb.spiders.live import LiveNode, Now, Part
+from orbweb.spiders.live_parts import (
+    Download,
+    download_part,
+    engine_part,
+    http_options,
+    log_part,
+    redirect_rules,
+    status_policy,
+    store_part,
+)
+from orbweb.spiders.live_store import StoreSource
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
 from orbweb.spiders.rules import allowed_domains, robots_agent, tell_rules
@@ -146,18 +164,19 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
         stack.callback(
             hold_signals(spider.stop, settings["GRACEFUL_TIMEOUT"], lambda: not spider.is_bound)
         )
-        store = await _open_store(spider, settings, start, stack)
+        node = uuid.uuid4().hex
+        store, live = await _open_store(spider, settings, start, stack, node)
+        settings = live.settings
         if store.book is not None:
             await tell_rules(store.book, settings, spider)
-        node = uuid.uuid4().hex
         lines = await stack.enter_async_context(
             crawl_log(settings, start.directory or Path.cwd(), spider.name, node, store.book)
         )
         counting = CountingLog(lines)
         account = Account(store.runs, run_made(spider, settings), counting.tally)
         tell = partial(_tell, account, store, node)
-        engine = _build_engine(spider, settings, start, store, stack, node, counting, tell)
-        uninstall = install_signals(engine.shutdown)
+        engine = _build_engine(spider, live, start, store, stack, node, counting, tell)
+        uninstall = install_signals(engine.shutdown, live.reload)
         stack.callback(uninstall)
         spider.bind(engine)
         await tell_metrics(engine, settings, _speaker(store, settings, node, spider), stack)
@@ -200,8 +219,7 @@ async def trial_parts(
     node = uuid.uuid4().hex
     try:
         options = _engine_options(spider, settings, Start(), node)
-        downloader = _build_downloader(settings)
-        chain = _build_chain(downloader, settings, robots, node, random.Random(), threads)
+        chain = _build_download(settings, robots, node, random.Random(), threads).chain
         codec = WireCodec() if isinstance(spider, Spider) else ObjectCodec()
         try:
             yield TrialParts(chain, Callbacks(spider, threads.run, BaseParser), codec, options)
@@ -224,6 +242,7 @@ class _Store:
 
     frontier: Frontier
     control: RunControl
+    tunable: Tunable
     robots: RobotsStore
     codec: Codec
     connect: Callable[[str], Any]
@@ -246,10 +265,13 @@ class _Store:
 
 
 async def _open_store(
-    spider: BaseSpider, settings: Settings, start: Start, stack: AsyncExitStack
-) -> _Store:
+    spider: BaseSpider, settings: Settings, start: Start, stack: AsyncExitStack, node: str
+) -> tuple[_Store, LiveNode]:
     if isinstance(spider, Spider):
-        return await _open_shared(spider, settings, start, stack)
+        return await _open_shared(spider, settings, start, stack, node)
+    live = _live_node(spider, settings, start, node)
+    await _begin(live, stack)
+    settings = live.settings
     shard = MemoryShard(_wall_ms)
     frontier = MemoryFrontier(shard, spider.name)
 
@@ -259,9 +281,10 @@ async def _open_store(
     async def same(epoch: str) -> AsyncIterator[Frontier]:
         yield frontier
 
-    return _Store(
+    store = _Store(
         frontier=frontier,
         control=frontier,
+        tunable=frontier,
         robots=MemoryRobotsStore(time.monotonic),
         codec=ObjectCodec(),
         connect=same,
@@ -270,16 +293,23 @@ async def _open_store(
         identity={},
         watch=_memory_watch(settings, frontier),
     )
+    return store, live
 
 
 async def _open_shared(
-    spider: Spider, settings: Settings, start: Start, stack: AsyncExitStack
-) -> _Store:
+    spider: Spider, settings: Settings, start: Start, stack: AsyncExitStack, node: str
+) -> tuple[_Store, LiveNode]:
     servers, url, revive = await open_servers(settings, start.directory or Path.cwd(), stack)
     prefix, job, run = settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"]
     shards = settings["FRONTIER_SHARDS"]
     for warning in await _warnings(servers):
         log.warning("%s", warning)
+    values = ConfigBook(servers.of_shard(0), prefix)
+    live = _live_node(spider, settings, start, node, values)
+    await _begin(live, stack)
+    settings = live.settings
+    await _tell_switches(values, spider)
+    await _say_replaced(servers.of_shard(0), spider, settings)
     frontier = _shared_frontier(settings, servers, job)
     _say_scope(spider, settings)
 
@@ -296,9 +326,10 @@ async def _open_shared(
         finally:
             await own.aclose()
 
-    return _Store(
+    store = _Store(
         frontier=frontier,
         control=frontier,
+        tunable=frontier,
         robots=ValkeyRobotsStore(servers.of_shard(0), prefix),
         codec=WireCodec(),
         connect=second,
@@ -318,6 +349,66 @@ async def _open_shared(
         runs=RunBook(servers.of_shard(0), prefix, job),
         epoch=lambda: items.epoch,
     )
+    return store, live
+
+
+def _live_node(
+    spider: BaseSpider,
+    settings: Settings,
+    start: Start,
+    node: str,
+    book: ConfigBook | None = None,
+) -> LiveNode:
+    """What lets settings change in this node while it runs."""
+    directory = start.directory or Path.cwd()
+    job = spider.redis_key if isinstance(spider, Spider) else spider.name
+    return LiveNode(
+        settings,
+        Identity(job, settings["RUN_ID"], node, socket.gethostname()),
+        [StoreSource(book)] if book is not None else [],
+        LastGood(directory / FOLDER),
+        view=spider.live_view,
+        book=book,
+        reload=lambda: settings_of(spider, start),
+        pid=os.getpid(),
+    )
+
+
+async def _begin(live: LiveNode, stack: AsyncExitStack) -> None:
+    """Let the live values hold that are there already, before anything is built of settings."""
+    stack.push_async_callback(live.close)
+    await live.begin()
+    set_levels(live.settings["LOG_LEVEL"], logger_levels(live.settings["LOG_LEVELS"]))
+
+
+async def _tell_switches(book: ConfigBook, spider: Spider) -> None:
+    """Tell which live values of its own the job has. A store that is away is no reason to wait."""
+    declared = spider.live_view.declared
+    try:
+        await book.keep_switches(spider.redis_key, msgspec.json.encode(declared))
+    except StoreUnavailable as error:
+        log.debug("the job's live values are not told: %s", error)
+
+
+async def _say_replaced(client: Redis, spider: Spider, settings: Settings) -> None:
+    """Warn when this node's settings replace for all nodes what a running run is fetched by."""
+    look = RunLook(client, settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"])
+    try:
+        replaced = await look.differences(_run_of(spider, settings))
+    except StoreUnavailable as error:
+        log.debug("the run's rules are not compared: %s", error)
+        return
+    for name, before, after in replaced:
+        log.warning(
+            "%s: this run is worked on with %s, this node comes with %s (%s), which holds for all "
+            "its nodes from now on; to change it on purpose: orbweb config set %s VALUE --job %s",
+            name,
+            before,
+            after,
+            settings.origin(name),
+            name,
+            spider.redis_key,
+        )
 
 
 async def open_servers(
@@ -511,7 +602,7 @@ def _seen_config(settings: Settings, *, shared: bool = True) -> SeenConfig:
 
 def _build_engine(
     spider: BaseSpider,
-    settings: Settings,
+    live: LiveNode,
     start: Start,
     store: _Store,
     stack: AsyncExitStack,
@@ -519,15 +610,15 @@ def _build_engine(
     lines: CrawlLog,
     tell: Callable[[], Awaitable[None]],
 ) -> Engine:
+    settings = live.settings
     rng = random.Random()
     threads = CallbackThreads(settings["CALLBACK_THREADS"])
     storing = CallbackThreads(4, "orbweb-pipeline")
     stack.callback(threads.close)
     stack.callback(storing.close)
     options = _engine_options(spider, settings, start, node)
-    downloader = _build_downloader(settings)
-    chain = _build_chain(downloader, settings, store.robots, node, rng, threads)
-    stack.push_async_callback(chain.close)
+    download = _build_download(settings, store.robots, node, rng, threads)
+    stack.push_async_callback(download.chain.close)
     pipelines = load_pipelines(spider, settings, store.url)
     if not pipelines:
         log.warning("ITEM_PIPELINES names no pipeline: items are counted, and stored nowhere")
@@ -547,13 +638,13 @@ def _build_engine(
         connect=store.connect,
         revive=store.revive,
     )
-    return Engine(
+    engine = Engine(
         EngineParts(
             frontier=store.frontier,
             control=store.control,
             spider=spider,
             spider_base=BaseParser,
-            chain=chain,
+            chain=download.chain,
             buffer=buffer,
             codec=store.codec,
             options=options,
@@ -564,15 +655,39 @@ def _build_engine(
             wall_ms=_wall_ms,
             crawl_log=lines,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
-            vitals=vitals(downloader.traffic, start.directory or Path.cwd()),
+            vitals=vitals(download.http.traffic, start.directory or Path.cwd()),
             show_summary=settings["RUN_SUMMARY_ENABLE"],
             tracer=tracer(settings, _speaker(store, settings, node, spider), stack),
             collect=_chores(store, tell),
             on_new_run=start.on_new_run,
             go_on=start.go_on,
+            live=live,
             tasks=spider.calls if isinstance(spider, TaskSpider) else None,
         )
     )
+    live.attach(
+        [
+            log_part(),
+            engine_part(engine, lambda now: _engine_options(spider, now, start, node)),
+            download_part(download, robots_agent),
+            _rules_part(store.book, spider),
+            store_part(store.tunable, lambda now: _run_of(spider, now)),
+        ],
+        [spider, *download.chain.middlewares],
+        engine.call,
+    )
+    return engine
+
+
+def _rules_part(book: JobBook | None, spider: BaseSpider) -> Part:
+    """What `orbweb explain` knows of the job's rules."""
+
+    async def apply(now: Now) -> None:
+        if book is not None:
+            await tell_rules(book, now.settings, spider)
+
+    names = ("DEPTH_LIMIT", "URL_LENGTH_LIMIT", "ALLOWED_DOMAINS", "EXCLUDE_URLS", "INCLUDE_URLS")
+    return Part("the job's rules", frozenset({*names, "USER_AGENT"}), apply)
 
 
 def _engine_options(
@@ -585,7 +700,7 @@ def _engine_options(
         spider=spider.name,
         run=_run_of(spider, settings),
         concurrency=concurrency,
-        max_held=max(4 * concurrency, 64),
+        max_held=held_for(concurrency),
         heartbeat_seconds=settings["HEARTBEAT_INTERVAL"],
         watchdog_seconds=settings["WATCHDOG_TIMEOUT"],
         max_hold_seconds=settings["MAX_HOLD"],
@@ -599,6 +714,8 @@ def _engine_options(
         url_length_limit=settings["URL_LENGTH_LIMIT"],
         allowed_domains=allowed_domains(settings, spider),
         drop_query_params=frozenset(settings["DROP_QUERY_PARAMS"]),
+        exclude_urls=tuple(settings["EXCLUDE_URLS"]),
+        include_urls=tuple(settings["INCLUDE_URLS"]),
         default_table=settings["ITEM_DEFAULT_TABLE"],
         filter_items=settings["ITEM_FILTER_ENABLE"],
         count_items=settings["QUALITY_ENABLE"],
@@ -673,46 +790,27 @@ def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def _build_downloader(settings: Settings) -> HttpDownloader:
-    return HttpDownloader(
-        HttpOptions(
-            user_agent=settings["USER_AGENT"],
-            total_seconds=settings["REQUEST_TIMEOUT"],
-            connect_seconds=settings["CONNECT_TIMEOUT"],
-            read_seconds=settings["READ_TIMEOUT"],
-            limits=BodyLimits(
-                settings["MAX_RESPONSE_SIZE"], tuple(settings["ALLOWED_CONTENT_TYPES"])
-            ),
-            keep_cookies=settings["USE_SESSION"],
-        )
-    )
-
-
-def _build_chain(
-    downloader: HttpDownloader,
+def _build_download(
     settings: Settings,
-    robots: RobotsStore,
+    robots_store: RobotsStore,
     node: str,
     rng: random.Random,
     threads: CallbackThreads,
-) -> Chain:
-    status = StatusPolicy(
-        check=settings["CHECK_STATUS_CODE"],
-        retry=frozenset(settings["RETRY_STATUS_CODES"]),
-        accept=frozenset(settings["ACCEPT_STATUS_CODES"]),
-        retry_after_max=settings["RETRY_AFTER_MAX"],
-    )
-    limits = BodyLimits(ROBOTS_MAX_BYTES, truncate=True)
-    sender = Sender(downloader.limited(limits), status)
-    return Chain(
+) -> Download:
+    downloader = HttpDownloader(http_options(settings.__getitem__, settings))
+    status = status_policy(settings)
+    sender = Sender(downloader.limited(BodyLimits(ROBOTS_MAX_BYTES, truncate=True)), status)
+    robots = _build_robots(settings, sender, robots_store, node, rng)
+    chain = Chain(
         downloader,
         middlewares=load_middlewares(settings["DOWNLOADER_MIDDLEWARES"], settings),
-        robots=_build_robots(settings, sender, robots, node, rng),
+        robots=robots,
         obey_robots=settings["ROBOTS_OBEY"],
         status=status,
-        redirects=RedirectRules(settings["MAX_REDIRECTS"], settings["REQUEST_TIMEOUT"]),
+        redirects=redirect_rules(settings),
         run_blocking=threads.run,
     )
+    return Download(chain, downloader, robots, sender)
 
 
 def _build_robots(

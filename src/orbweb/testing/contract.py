@@ -16,6 +16,7 @@ from orbweb.testing.contract_pace import PaceContract
 from orbweb.testing.contract_runs import RunContract
 from orbweb.testing.contract_store import Store
 from orbweb.testing.contract_tasks import TaskContract
+from orbweb.testing.contract_tuning import TuningContract
 
 __all__ = [
     "FrontierContract",
@@ -25,8 +26,11 @@ __all__ = [
     "RunContract",
     "Store",
     "TaskContract",
+    "TuningContract",
 ]
 
 
-class FrontierContract(LeaseContract, RunContract, HostContract, PaceContract, TaskContract):
+class FrontierContract(
+    LeaseContract, RunContract, HostContract, PaceContract, TaskContract, TuningContract
+):
     """All of it. Needs a fixture `store` that gives an empty `Store`."""

@@ -17,13 +17,14 @@ from orbweb.frontier.base import (
     RunConfig,
     RunControl,
     SeedCode,
+    Tunable,
 )
 from orbweb.frontier.tasks import TaskList
 
 LEASE_MS = 60_000
 
 
-class FullFrontier(Frontier, RunControl, Protocol):
+class FullFrontier(Frontier, RunControl, Tunable, Protocol):
     """All that a frontier offers to one run."""
 
     async def redrive(self, ids: Sequence[str], *, drop: bool = False) -> int:

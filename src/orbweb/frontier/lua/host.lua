@@ -21,7 +21,7 @@ local rate, taken, last_run -- decayed count of fetches (thousandths); all of th
 
 local random_gap, auto, auto_start, auto_longest, circuit_threshold, circuit_cooldown, refused_pause
 local needs_approval, unapproved, backlog_limit
-local others -- runs with a say, three values each: base, delay, concurrency
+local others -- runs with a say, three values each: base, delay, concurrency; .tuned: hosts have live values
 
 local function read_policy()
   local next_word = string.gmatch(call('HGET', META, 'policy'), '%S+')
@@ -73,6 +73,14 @@ local function weigh(host)
       gap = math.max(gap, others[i + 1])
       most = math.min(most, others[i + 2])
     end
+  end
+  -- What live values say of the host alone takes the place of what the runs want.
+  if others.tuned == nil then others.tuned = call('EXISTS', SHARD .. ':tuned') == 1 end
+  local own = others.tuned and call('HGET', SHARD .. ':tuned', host)
+  if own then
+    local its_gap, gap_until, its_most, most_until = string.match(own, '^(%S+) (%S+) (%S+) (%S+)$')
+    if its_gap ~= '-' and in_force(gap_until) then gap = tonumber(its_gap) end
+    if its_most ~= '-' and in_force(most_until) then most = its_most == '0' and NO_LIMIT or tonumber(its_most) end
   end
   steered = v[1] or v[3] or v[5]
   if v[1] and in_force(v[2]) then gap = math.max(gap, tonumber(v[1])) end

@@ -7,7 +7,7 @@
 --                   the number of buckets
 
 local SEEN_ERRS = false
-local BUCKET_LOAD = 192 -- the fullest bucket holds about twice that; an int-set ends at 512
+local BUCKET_LOAD = 128 -- the fullest bucket holds about twice that; an int-set ends at 512
 local floor, tohex = math.floor, bit.tohex
 local ALL = 4294967296
 local BEYOND = 18446744073709555712 -- the first number after 2^64 that a double can be

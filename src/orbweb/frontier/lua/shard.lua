@@ -26,6 +26,10 @@
 --                       limit_until, ceiling_until   wall ms, 0 = no end; *_by, *_why   whose words, for people
 --                       clamped                fetches that the ceiling, or the lack of one, slowed down
 --                       auto, top, window, answers, failures, latency, base, settle   see report.lua
+--   :tuned      hash  host -> what live values say of it alone: delay, until when, fetches at once, until
+--                     when ('-' = nothing); '' -> their version
+--   :config     hash  version, values        the live values; :config:history list, :config:acks hash node ->
+--                     wall ms \n what it said, :config:acked zset node -> wall ms; all opaque to the scripts
 --   :steered    set   hosts with a limit, a pause or a ceiling
 --   :rates      hash  host -> JSON           the register of rates, and :audit list JSON: what operators did,
 --                     the last 10,000 times; both opaque to the scripts
@@ -361,7 +365,7 @@ end
 local function has_gap(host)
   if delay > 0 then return true end
   local v = call('HMGET', HOST .. host, 'limit', 'crawl', 'ceiling', 'auto')
-  if v[1] or v[2] or v[3] or v[4] then return true end
+  if v[1] or v[2] or v[3] or v[4] or call('HEXISTS', SHARD .. ':tuned', host) == 1 then return true end
   local rules = call('HGETALL', PACE)
   for i = 1, #rules, 2 do
     local asks = string.sub(rules[i + 1], 1, 2) ~= '0 '

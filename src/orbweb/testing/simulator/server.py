@@ -29,6 +29,7 @@ from orbweb.frontier.base import (
     Signal,
     Status,
     TaskLook,
+    Tuning,
 )
 from orbweb.frontier.memory import MemoryFrontier
 from orbweb.frontier.memory_state import MemoryShard, Place, Run
@@ -312,6 +313,9 @@ class LossyFrontier:
 
     async def open(self, config: RunConfig) -> Opened:
         return await self.call("open", config)
+
+    async def tune(self, tuning: Tuning) -> bool:
+        return await self.call("tune", tuning)
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         return await self.call("claim", node, seq, want, lease_ms)

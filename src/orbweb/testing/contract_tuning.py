@@ -1,0 +1,116 @@
+"""The contract of a run whose rules change while nodes work on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from orbweb.frontier.base import HostPace, Nack, NackResult, RunConfig, Tuning
+from orbweb.testing.contract_store import Node, Store, page, pages, seeded
+
+GAP_MS = 10_000
+SLACK_MS = 5
+
+
+async def tune(
+    node: Node, version: int, hosts: dict[str, HostPace] | None = None, **config: Any
+) -> bool:
+    wanted = replace(RunConfig(host_concurrency=0), **config)
+    return await node.frontier.tune(Tuning(version, wanted, hosts or {}))
+
+
+class TuningContract:
+    """`Tunable`: it acts at once, on hosts that wait too, and never goes back to older values."""
+
+    async def test_a_shorter_delay_counts_from_the_last_fetch(self, store: Store) -> None:
+        node = await seeded(store, *pages("abc"), host_delay_ms=GAP_MS)
+        (lease,) = await node.take()
+        await node.finish(lease)
+        store.turn(900)
+        assert await tune(node, 1, host_delay_ms=1000)
+        assert (await node.claim()).leases == ()
+        store.turn(100)
+        assert await node.ids() == ["b"]
+
+    async def test_a_longer_delay_counts_from_the_last_fetch_too(self, store: Store) -> None:
+        node = await seeded(store, *pages("abc"), host_delay_ms=900)
+        await node.finish(*await node.take())
+        await tune(node, 1, host_delay_ms=2000)
+        store.turn(950)
+        assert await node.ids() == []
+        store.turn(950)
+        assert await node.ids() == []
+        store.turn(110)
+        assert await node.ids() == ["b"]
+
+    async def test_a_host_without_a_queue_now_has_its_shorter_delay_too(self, store: Store) -> None:
+        node = await seeded(store, page("a"), host_delay_ms=GAP_MS, keep_alive=True)
+        await node.finish(*await node.take())
+        await tune(node, 1, host_delay_ms=100)
+        store.turn(200)
+        await node.frontier.add([page("b")])
+        assert await node.ids() == ["b"]
+
+    async def test_more_fetches_at_once_are_handed_out_at_once(self, store: Store) -> None:
+        node = await seeded(store, *pages("abcd"), host_concurrency=1)
+        assert await node.ids() == ["a"]
+        await tune(node, 1, host_concurrency=3)
+        assert await node.ids() == ["b", "c"]
+
+    async def test_fewer_fetches_at_once_let_the_running_ones_end(self, store: Store) -> None:
+        node = await seeded(store, *pages("abcd"), host_concurrency=3)
+        held = await node.take()
+        assert len(held) == 3
+        await tune(node, 1, host_concurrency=1)
+        await node.finish(held[0])
+        assert await node.ids() == []
+        await node.finish(*held[1:])
+        assert await node.ids() == ["d"]
+
+    async def test_an_older_version_changes_nothing(self, store: Store) -> None:
+        node = await seeded(store, *pages("abcd"), host_concurrency=1)
+        assert await tune(node, 5, host_concurrency=2)
+        assert not await tune(node, 4, host_concurrency=4)
+        assert await node.ids() == ["a", "b"]
+        assert await tune(node, 5, host_concurrency=3), "the same may be told again"
+        assert await node.ids() == ["c"]
+
+    async def test_fewer_retries_end_what_waits_sooner(self, store: Store) -> None:
+        node = await seeded(store, page("a"), max_retries=3)
+        (lease,) = await node.take()
+        await tune(node, 1, max_retries=0)
+        assert await node.frontier.nack([Nack(*lease.held)]) == [NackResult.DEAD]
+
+    async def test_a_host_has_values_of_its_own(self, store: Store) -> None:
+        node = await seeded(
+            store, *pages("ab"), *pages("cd", host="slow"), host_delay_ms=100, host_concurrency=2
+        )
+        await tune(
+            node, 1, {"slow": HostPace(delay_ms=5000)}, host_delay_ms=100, host_concurrency=2
+        )
+        assert sorted(await node.ids()) == ["a", "c"]
+        store.turn(200)
+        assert await node.ids() == ["b"]
+        store.turn(999)
+        assert await node.ids() == []
+        await tune(node, 2, {}, host_delay_ms=100)
+        assert await node.ids() == ["d"], "nothing is said of the host any more"
+
+    async def test_what_a_host_has_of_its_own_may_be_faster(self, store: Store) -> None:
+        node = await seeded(store, *pages("abc"), host_delay_ms=GAP_MS)
+        await node.take()
+        await tune(node, 1, {"h": HostPace(delay_ms=0)}, host_delay_ms=GAP_MS)
+        store.turn(10)
+        assert await node.ids() == ["b", "c"]
+
+    async def test_what_a_host_has_of_its_own_ends_by_the_stores_clock(self, store: Store) -> None:
+        node = await seeded(store, *pages("abcd"))
+        opened_at = (await node.frontier.status()).started_at_ms
+        pace = HostPace(concurrency=1, concurrency_until_ms=opened_at + 5000)
+        await tune(node, 1, {"h": pace})
+        (first,) = await node.take()
+        for _ in range(6):
+            store.turn(1000)
+            await node.frontier.renew("onlooker", 60_000, [])
+        await node.finish(first)
+        assert await node.ids() == ["b", "c", "d"]
