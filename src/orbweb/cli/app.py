@@ -831,19 +831,24 @@ def settings(
     spider: Annotated[
         str | None, typer.Option("--spider", metavar="SPIDER", help="As this spider sees them.")
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="With the live values of the store (orbweb config).")
+    ] = False,
     change: Set = None,
+    store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Every setting: its value here, and where that comes from.
 
     Example: orbweb settings --explain DOWNLOAD_DELAY --spider shop.py
     """
-    from orbweb.cli.about import explain_setting, list_settings
+    from orbweb.cli.about import Asked, explain_setting, list_settings
 
+    asked = Asked(spider, tuple(change or ()), store_url, live=live, as_json=as_json)
     if explain is not None:
-        explain_setting(explain, spider, change, as_json=as_json)
+        explain_setting(explain, asked)
     else:
-        list_settings(spider, change, as_json=as_json)
+        list_settings(asked)
 
 
 @app.command()

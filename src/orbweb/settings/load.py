@@ -75,7 +75,15 @@ class Settings(Mapping[str, Any]):
 
     def changed(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
         """These settings with other values, whose origins are given in words."""
-        return Settings({**self._values, **values}, {**self._origins, **origins}, self.notes)
+        given = {
+            name: (*self._given.get(name, ()), (origins[name], values[name])) for name in values
+        }
+        return Settings(
+            {**self._values, **values},
+            {**self._origins, **origins},
+            self.notes,
+            {**self._given, **given},
+        )
 
     def shown(self, name: str) -> str:
         """The value as people may see it: passwords are masked."""
