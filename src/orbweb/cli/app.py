@@ -18,9 +18,11 @@ from orbweb.cli import (
     trying,
 )
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
+from orbweb.cli.sections import SectionedGroup
 
 app = typer.Typer(
     name="orbweb",
+    cls=SectionedGroup,
     help="Orbweb: crawl on one machine or many, and lose nothing.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
