@@ -103,6 +103,18 @@ def test_without_a_command_all_are_listed(line: list[str]) -> None:
     ]
 
 
+def test_the_list_of_commands_has_sections_and_each_command_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        program(app, ["--help"])(["--help"], prog_name="orbweb")
+    lines = capsys.readouterr().out.splitlines()
+    listed = [line.split()[0] for line in lines[lines.index("Write:") :] if line.startswith("  ")]
+    visible = [name for name, each in get_command(app).commands.items() if not each.hidden]  # type: ignore[attr-defined]
+    assert sorted(listed) == sorted(visible)
+    assert lines.index("Write:") < lines.index("Run:") < lines.index("Care:")
+
+
 class Declared:
     """A parameter with one value, between 1 and 5."""
 
