@@ -376,7 +376,7 @@ def test_every_setting_that_is_secret_is_meant_by_these_tests() -> None:
     assert plain == {
         *("MYSQL_PASSWORD", "POSTGRES_PASSWORD"),
         *("MONGO_URI", "ELASTICSEARCH_HOSTS", "KAFKA_OPTIONS", "OTLP_HEADERS"),
-        *("PROXY_LIST", "CONFIG_SOURCE"),
         *("WARNING_FEISHU_WEBHOOK", "WARNING_DINGTALK_WEBHOOK", "WARNING_WECHAT_WEBHOOK"),
         *("WARNING_DINGTALK_SECRET", "WARNING_EMAIL", "ALERTS_CHANNELS"),
+        *("PROXY_LIST", "CONFIG_SOURCE"),
     }

@@ -521,9 +521,9 @@ class Engine:
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
             seeding_waits=lambda: self._seeder is not None and self._seeder.waits,
             is_stopping=lambda: self.shutdown.requested,
-            proxies=self._parts.proxies,
             answers=self._answers,
             source_error=lambda: self._seeder.trouble if self._seeder is not None else "",
+            proxies=self._parts.proxies,
             config=parts.live.beat if parts.live is not None else dict,
         )
         return Gauge(dials, self._world.clock)

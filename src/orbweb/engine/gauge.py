@@ -23,11 +23,11 @@ from orbweb.pipelines.buffer import ItemBuffer
 
 RATE_SECONDS = 10.0
 
-MOST_HOSTS = 10
-"""Hosts without a proxy that a beat names."""
-
 STUCK_SECONDS = 2.0
 """When nothing was sampled for so long, the event loop stands still."""
+
+MOST_HOSTS = 10
+"""Hosts without a proxy that a beat names."""
 
 MOST_BYTES = 4000
 """Length of a beat. What is too much is left out of its counts, the most numerous names first."""
