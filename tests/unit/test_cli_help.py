@@ -17,6 +17,7 @@ ACTS = {
     *("dedup forget", "dedup export", "dedup import", "store start", "store stop"),
     *("rates request", "rates approve", "rates revoke", "rates export"),
     *("shell", "view", "bundle", "ledger trim", "tasks push", "metrics serve"),
+    *("alerts silence", "alerts unsilence", "alerts watch"),
 }
 """Commands that act, whose output is a file, or that are for people alone: all others read."""
 

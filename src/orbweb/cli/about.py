@@ -27,7 +27,7 @@ PRECEDENCE = (
     "custom_settings of the spider",
     "arguments of the spider's constructor",
     "command line (-s KEY=VALUE)",
-    "live value (orbweb config)",
+    "live values (orbweb config), of hot settings",
 )
 """Where values come from; a later one wins."""
 

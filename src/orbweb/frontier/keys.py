@@ -92,6 +92,11 @@ class ShardKeys:
     def config_acks(self) -> str:
         return f"{self.config}:acks"
 
+    @property
+    def alert_deliveries(self) -> str:
+        """How often alerts were delivered and refused, by channel."""
+        return f"{self.tag}:alerts:deliveries"
+
     def robots(self, origin: str) -> str:
         return f"{self.tag}:robots:{origin}"
 
@@ -132,6 +137,14 @@ class ShardKeys:
     def job_log(self, job: str) -> str:
         """The latest outcomes of a job (`CRAWL_LOG_STREAM`)."""
         return f"{self.tag}:job:{clean(job)}:log"
+
+    def role(self, name: str) -> str:
+        """Who of the fleet has a role now; what it has put down lies in `:record` behind it."""
+        return f"{self.tag}:role:{clean(name)}"
+
+    def alerts(self, part: str) -> str:
+        """What people and processes say for the judge of alarms, see `frontier/notes.py`."""
+        return f"{self.tag}:alerts:{part}"
 
     def run(self, job: str, run: str, epoch: str) -> RunKeys:
         return RunKeys(f"{self.tag}:run:{clean(job)}:{clean(run)}:{epoch}")

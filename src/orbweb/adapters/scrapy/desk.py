@@ -75,7 +75,7 @@ class Desk:
             crawler.stats,
             debug=settings.getbool("DUPEFILTER_DEBUG"),
         )
-        self.gauge = Gauge(crawler.spider.name)
+        self.gauge = Gauge(crawler.spider.name, self._traffic)
         assert crawler.engine is not None
         self._downloader = crawler.engine.downloader
         self._stats = crawler.stats
@@ -256,6 +256,11 @@ class Desk:
 
     def pulse(self) -> int:
         return self.gauge.pulse
+
+    def _traffic(self) -> tuple[int, int]:
+        """As Scrapy counts it, in its own loop; the room's thread reads a whole number."""
+        received = self._stats.get_value("downloader/response_bytes", 0)
+        return received, self._stats.get_value("downloader/request_bytes", 0)
 
     def beat(self) -> bytes:
         held, fetching = len(self._by_held), sum(self.buffer.busy.values())

@@ -7,9 +7,12 @@ import os
 import socket
 import time
 from collections import deque
+from collections.abc import Callable
+from pathlib import Path
 
 from orbweb.frontier.base import Ack
 from orbweb.model.reasons import Reason
+from orbweb.monitor.vitals import VitalSigns
 
 RATE_SECONDS = 10.0
 
@@ -17,7 +20,8 @@ RATE_SECONDS = 10.0
 class Gauge:
     """Counts what was finished. Written in the crawl's loop, read by the room's thread."""
 
-    def __init__(self, spider: str) -> None:
+    def __init__(self, spider: str, traffic: Callable[[], tuple[int, int]]) -> None:
+        """`traffic`: bytes received and sent so far."""
         self.pulse = 0
         """Grows as long as the crawl's loop moves."""
         self._spider = spider
@@ -26,6 +30,7 @@ class Gauge:
             "pid": os.getpid(),
             "started": int(time.time()),
         }
+        self._vitals = VitalSigns(traffic, Path.cwd())
         self._began = time.monotonic()
         self._pages = 0
         self._failed = 0
@@ -57,5 +62,6 @@ class Gauge:
             "rate": round((pages - before) / (now - began), 2) if now > began else 0.0,
             "limited_by": "",
             "stopping": stopping,
+            "vitals": self._vitals.read(),
         }
         return json.dumps(said).encode()
