@@ -29,10 +29,13 @@ GROUPS = (
     ("Tasks", declarations.TASKS),
     ("Batches of a task table", declarations.BATCHES),
     ("Download", declarations.DOWNLOAD),
+    ("Proxies", declarations.PROXIES),
+    ("Live values", declarations.CONFIG),
     ("Items and logs", declarations.OUTPUT),
     ("Failed requests", declarations.FAILURES),
     ("Metrics", declarations.METRICS),
     ("Databases", declarations.DATABASES),
+    ("Alarms", declarations.ALARMS),
 )
 
 WHEN = {
@@ -125,8 +128,9 @@ def settings_page() -> str:
         "## Where values come from\n",
         "A later source wins:\n",
         "".join(f"{number}. {source}\n" for number, source in enumerate(PRECEDENCE, 1)),
-        "A setting that is **hot** may change in nodes that run; one marked *restart* counts when "
-        "a node is started again, *next run* when a run is made.\n",
+        "`orbweb config set KEY VALUE` changes a setting that is **hot** in nodes that run "
+        "([live values](config.md)); one marked *restart* counts when a node is started again, "
+        "*next run* when a run is made.\n",
         "An unknown name is an error that says what you may have meant. Names of your own begin "
         "with `X_`. In the environment and on the command line lists are written `a,b` (or as "
         "JSON), truth values `true` and `false`, sizes `32MiB`.\n",

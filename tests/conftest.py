@@ -24,4 +24,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if standins is not None and standins.MET:
         terminalreporter.section("met as stand-ins only", sep="-")
         for server, named in standins.MET.items():
-            terminalreporter.line(f"{server}: {named} runs the same tests on a real server")
+            real = (
+                f"{named} runs the same tests on a real server" if named else "no real one is met"
+            )
+            terminalreporter.line(f"{server}: {real}")

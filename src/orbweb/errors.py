@@ -41,6 +41,10 @@ class HostBusy(OrbwebError):
     """The host's turn is not soon. Give the request back, nothing of it counts as an attempt."""
 
 
+class NoProxyFree(OrbwebError):
+    """No proxy of the pool is free for the host. Give the request back, it is no attempt."""
+
+
 class SpiderError(OrbwebError):
     """The spider's own code breaks a rule of the framework, as an unknown callback name does."""
 

@@ -31,6 +31,11 @@ _CREDENTIALS = re.compile(
     r"[^\s\"',;}]+",
     re.IGNORECASE,
 )
+_HOOK = re.compile(
+    r"(?P<place>/bot/v2/hook/|hooks\.slack\.com/services/|/webhook/send\?key=|[?&]access_token=)"
+    r"[^\s&\"'<>]+"
+)
+"""Tokens in the addresses of robots of group chats."""
 _LEVELLED: set[str] = set()
 """Loggers that have a level of their own."""
 _SECRET_KEY = re.compile(
@@ -45,6 +50,8 @@ def mask_secrets(text: str) -> str:
     if "://" in text:
         text = _SERVER_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
         text = _URL_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
+    if "hook" in text or "access_token=" in text:
+        text = _HOOK.sub(rf"\g<place>{MASK}", text)
     if "passw" in text.lower():
         text = _NAMED_PASSWORD.sub(rf"\g<name>{MASK}", text)
     if "uthorization" in text.lower():
@@ -60,6 +67,21 @@ def mask_address(address: str) -> str:
         user, colon, _ = credentials.partition(":")
         address = f"{scheme}{separator}{user}{colon}{MASK if colon else ''}@{host}"
     return mask_secrets(address)
+
+
+def mask_hook(address: str) -> str:
+    """An address of a web hook, of which only scheme and host are no secret; with NAME= in front.
+
+    What looks like no web address may have its secret anywhere: only the scheme is left.
+    """
+    before, separator, rest = address.partition("://")
+    if not separator:
+        return MASK if address else address
+    scheme = before.rpartition("=")[2].rpartition("+")[2]
+    if scheme not in ("http", "https"):
+        return f"{before}://{MASK}"
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    return f"{before}://{host}/{MASK}"
 
 
 def writable(text: str) -> str:

@@ -242,12 +242,9 @@ async def test_a_host_that_grows_long_is_found_without_walking_over_all(
     assert hosts[0][0].backlog == 50
 
 
-async def test_runs_that_are_over_are_no_longer_told_of(
-    servers: OneServer, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_runs_that_are_over_are_no_longer_told_of(servers: OneServer, tmp_path: Any) -> None:
     await crawl(servers, tmp_path)
-    monkeypatch.setattr("orbweb.frontier.overview.ENDED_MS", -1)
-    view = await Overview(servers, "p").look()
+    view = await Overview(servers, "p", ended_ms=-1).look()
     assert [run.info.run for run in view.runs] == ["r1"]
 
 

@@ -113,8 +113,8 @@ class Walker(orbweb.Spider):
         self.links: list[str] = []
 
     def start_requests(self) -> Iterator[orbweb.Request]:
-        for url in self.urls:
-            yield orbweb.Request(url, filter_repeat=False)
+        for place, url in enumerate(self.urls):  # what is tried again comes before what is new
+            yield orbweb.Request(url, filter_repeat=False, priority=place)
 
     async def download_midware(self, request: orbweb.Request) -> orbweb.Request:
         request.requests_kwargs["headers"] = {"x-node": self.who}
@@ -123,7 +123,7 @@ class Walker(orbweb.Spider):
     async def parse(self, request: orbweb.Request, response: orbweb.Response) -> Any:
         yield {"at": time.monotonic(), "price_v2": self.live["price_v2"], "who": self.who}
         for link in self.links:
-            yield orbweb.Request(link, filter_repeat=False)
+            yield orbweb.Request(link, filter_repeat=False, priority=-1)
 
     @orbweb.on_config("price_v2", "label")
     async def changed(self, value: Any, key: str) -> None:
@@ -142,6 +142,9 @@ class Pair:
         self.book = ConfigBook(client, PREFIX)
         self.admin = LiveAdmin(self.book)
         self.reports: list[Any] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.urls: list[str] = []
+        self.settings: dict[str, str] = {}
 
     async def set(
         self, place: str, value: Any, *, for_ms: int = 0, canary: Canary | None = None
@@ -183,13 +186,20 @@ class Pair:
 
         await self.until(done)
 
-    async def status(self) -> Any:
-        keys = [key async for key in self.client.scan_iter(f"{{{PREFIX}:0}}:run:*:reasons")]
-        return {
-            name.decode(): int(count)
-            for key in keys
-            for name, count in (await self.client.hgetall(key)).items()
-        }
+    def begin(self, who: str, directory: Path, **settings: Any) -> Walker:
+        """Start a node."""
+        spider = Walker(who, self.urls)
+        folder = directory / who
+        folder.mkdir(exist_ok=True)
+        changes = {**self.settings, **{name: str(value) for name, value in settings.items()}}
+        start = Start(overrides=changes, directory=folder, live=False)
+        self.spiders.append(spider)
+        self.tasks.append(asyncio.create_task(crawl(spider, settings_of(spider, start), start)))
+        return spider
+
+    async def join(self, directory: Path, **settings: Any) -> Walker:
+        """Start a third node."""
+        return self.begin("c", directory, **settings)
 
 
 @asynccontextmanager
@@ -203,8 +213,9 @@ async def working(
     urls = [f"http://{names[n % hosts]}:{site.port}/p/{n}" for n in range(pages)]
     client = Redis.from_url(url)
     await client.flushall()
-    spiders = [Walker(who, urls) for who in "ab"]
-    changes = {
+    pair = Pair(site, client, [])
+    pair.urls = urls
+    pair.settings = {
         "REDIS_URL": url,
         "REDIS_KEY_PREFIX": PREFIX,
         "CRAWL_LOG_ENABLE": "false",
@@ -212,20 +223,15 @@ async def working(
         "LOG_LEVEL": "INFO",
         **{name: str(value) for name, value in settings.items()},
     }
-    tasks = []
-    pair = Pair(site, client, spiders)
     try:
-        for spider in spiders:
-            folder = directory / spider.who
-            folder.mkdir(exist_ok=True)
-            start = Start(overrides=changes, directory=folder, live=False)
-            tasks.append(asyncio.create_task(crawl(spider, settings_of(spider, start), start)))
+        for who in "ab":
+            pair.begin(who, directory)
         await pair.until(lambda: {hit.node for hit in site.hits} == {"a", "b"}, 10)
         yield pair
     finally:
-        for spider in spiders:
+        for spider in pair.spiders:
             spider.stop()
-        pair.reports = await asyncio.gather(*tasks, return_exceptions=True)
+        pair.reports = await asyncio.gather(*pair.tasks, return_exceptions=True)
         await client.aclose()
         await site.stop()
     for report in pair.reports:

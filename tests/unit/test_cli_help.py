@@ -11,12 +11,13 @@ from tests.commands import flags, leaves
 
 ACTS = {
     *("run", "crawl", "runspider", "demo", "consume"),
-    *("new", "startproject", "genspider", "genitem", "create"),
+    *("record", "new", "startproject", "genspider", "genitem", "create"),
     *("stop", "reset", "limit", "pause", "resume"),
     *("failed retry", "failed drop", "failed export", "items replay", "items drop"),
     *("dedup forget", "dedup export", "dedup import", "store start", "store stop"),
     *("rates request", "rates approve", "rates revoke", "rates export"),
     *("shell", "view", "bundle", "ledger trim", "tasks push", "metrics serve"),
+    *("alerts silence", "alerts unsilence", "alerts watch"),
 }
 """Commands that act, whose output is a file, or that are for people alone: all others read."""
 

@@ -7,8 +7,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from orbweb.download import wire
 from orbweb.download.base import DownloadError
-from orbweb.download.wire import wire_arguments
+from orbweb.download.wire import own_proxy, wire_arguments
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 
@@ -108,13 +109,19 @@ def test_a_ca_file_that_is_not_there_is_named() -> None:
         ({"proxies": {"all://": "http://p:3"}}, "http://p:3"),
         ({"proxies": {"https": "http://q:2"}}, None),
         ({"proxy": "http://p:1", "proxies": {"http": "http://p:2"}}, "http://p:1"),
+        ({"meta": {"proxy": "p:4"}}, "http://p:4"),
+        ({"proxy": "http://p:1", "meta": {"proxy": "p:4"}}, "http://p:1"),
     ],
 )
 def test_the_proxy_of_a_request(kwargs: dict[str, Any], expected: str | None) -> None:
-    assert arguments(**kwargs).get("proxy") == expected
+    proxy = own_proxy(Request(URL, **kwargs))
+    assert (proxy and proxy.address) == expected
 
 
-def test_a_socks_proxy_is_refused_and_not_ignored() -> None:
-    with pytest.raises(DownloadError, match="socks5") as caught:
-        arguments(proxy="socks5://p:1")
+def test_a_socks_proxy_without_the_extra_is_refused_and_not_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "has_socks", lambda: False)
+    with pytest.raises(DownloadError, match=r"pip install 'orbweb\[socks\]'") as caught:
+        own_proxy(Request(URL, proxy="socks5://p:1"))
     assert (caught.value.reason, caught.value.retry) == (Reason.PROXY, False)

@@ -223,9 +223,9 @@ def test_needless_settings_give_one_note_each(tmp_path: Path) -> None:
 
 
 def test_a_feature_that_is_not_there_is_refused_unless_switched_off(tmp_path: Path) -> None:
-    assert load(tmp_path, spider={"PROXY_ENABLE": False}).notes == ()
+    assert load(tmp_path, spider={"PROXY_EXTRACT_API": ""}).notes == ()
     with pytest.raises(ConfigError, match="feature that this version does not have"):
-        load(tmp_path, spider={"PROXY_ENABLE": True})
+        load(tmp_path, spider={"PROXY_EXTRACT_API": "http://api.test"})
     with pytest.raises(ConfigError, match="METRICS_PROMETHEUS_PORT"):
         load(tmp_path, ORBWEB_METRICS_PROMETHEUS_PORT="a:9092")
 
@@ -331,7 +331,7 @@ def test_settings_of_other_frameworks_throttles(tmp_path: Path) -> None:
 def test_no_password_in_an_address_is_shown_however_it_is_written(
     tmp_path: Path, name: str, value: str
 ) -> None:
-    if "SQL" not in name and "://" not in value:
+    if name == "ALERTS_HEARTBEAT_URL" or ("SQL" not in name and "://" not in value):
         with pytest.raises(ConfigError) as caught:
             load(tmp_path, command_line={name: value})
         assert "hunter2" not in str(caught.value)
@@ -349,9 +349,18 @@ def test_no_password_in_an_address_is_shown_however_it_is_written(
         ("POSTGRES_PASSWORD", "hunter2"),
         ("MONGO_URI", "mongodb://u:hunter2@a,b/x?tls=true"),
         ("ELASTICSEARCH_HOSTS", "https://u:hunter2@a:9200,https://u:hunter2@b:9200"),
+        ("CONFIG_SOURCE", "consul://:hunter2@h:8500/orbweb/"),
+        ("PROXY_LIST", "http://u:hunter2@a:8000,b:hunter2@c:1"),
         ("KAFKA_OPTIONS", "sasl.username=u,sasl.password=hunter2,ssl.key.pem=hunter2"),
         ("OTLP_HEADERS", "authorization=Bearer hunter2,x-other=hunter2"),
         ("X_API_TOKEN", "hunter2"),
+        ("WARNING_FEISHU_WEBHOOK", "https://open.feishu.cn/open-apis/bot/v2/hook/hunter2"),
+        ("WARNING_DINGTALK_WEBHOOK", "https://oapi.dingtalk.com/robot/send?access_token=hunter2"),
+        ("WARNING_WECHAT_WEBHOOK", "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=hunter2"),
+        ("WARNING_DINGTALK_SECRET", "hunter2"),
+        ("WARNING_EMAIL", '{"host": "h", "to": "a@b", "password": "hunter2"}'),
+        ("ALERTS_CHANNELS", "a=slack://hunter2/x,b=https://h/hunter2,c=hunter2"),
+        ("ALERTS_HEARTBEAT_URL", "https://hc.example/hunter2"),
     ],
 )
 def test_no_secret_setting_is_shown(tmp_path: Path, name: str, value: str) -> None:
@@ -367,4 +376,7 @@ def test_every_setting_that_is_secret_is_meant_by_these_tests() -> None:
     assert plain == {
         *("MYSQL_PASSWORD", "POSTGRES_PASSWORD"),
         *("MONGO_URI", "ELASTICSEARCH_HOSTS", "KAFKA_OPTIONS", "OTLP_HEADERS"),
+        *("WARNING_FEISHU_WEBHOOK", "WARNING_DINGTALK_WEBHOOK", "WARNING_WECHAT_WEBHOOK"),
+        *("WARNING_DINGTALK_SECRET", "WARNING_EMAIL", "ALERTS_CHANNELS"),
+        *("PROXY_LIST", "CONFIG_SOURCE"),
     }

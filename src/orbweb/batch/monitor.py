@@ -27,6 +27,9 @@ LATE_MS = 60_000
 ENTER_ROWS = 5000
 """Rows that enter a batch in one transaction."""
 
+PROMISE_SECONDS = 10.0
+"""How often the master says when the next batch is due."""
+
 OUTAGE_SECONDS = 1.0
 
 log = get_logger("orbweb.batch")
@@ -75,7 +78,10 @@ class BatchMonitor:
         tasks: TaskTable,
         runs: BatchRuns,
         run_blocking: Callable[..., Awaitable[Any]],
+        promise: Callable[[int, str], Awaitable[None]] | None = None,
     ) -> None:
+        """`promise(due_ms, cause)` tells the fleet when the next batch is due, and what is in its
+        way, so that others notice when it does not come."""
         self.leads = False
         """This node is the master now."""
         self.last: BatchRecord | None = None
@@ -87,6 +93,9 @@ class BatchMonitor:
         self._tasks = tasks
         self._runs = runs
         self._run_blocking = run_blocking
+        self._promise = promise
+        self._promised: tuple[int, bool] | None = None
+        self._promise_at = 0.0
         self._stopped = asyncio.Event()
         self._first_due_ms: int | None = None
         self._report_at = 0.0
@@ -122,6 +131,7 @@ class BatchMonitor:
         """One look at the batches, and what is to be done; None when the work is over."""
         await self._lead()
         latest = await self._latest()
+        await self._promise_next(latest)
         if latest is not None and latest.state.ended and latest.number == self._seen:
             self.last = latest
             if self._options.once:
@@ -150,6 +160,22 @@ class BatchMonitor:
     async def _give_back(self) -> float | None:
         await self._ask(self._records.lead, self._options.holder, 0)
         return None
+
+    async def _promise_next(self, latest: BatchRecord | None) -> None:
+        """Tell when the next batch is due; again and again, so that a dead master is noticed."""
+        state = (latest.number, latest.state.ended) if latest is not None else (0, True)
+        if self._promise is None or not self.leads:
+            return
+        if state == self._promised and self._time() < self._promise_at:
+            return
+        now = await self._ask(self._records.now_ms)
+        if latest is None or latest.state.ended:
+            due, cause = self._due(latest, now), ""
+        else:
+            due = self._options.schedule.following(latest.due_ms, now)
+            cause = f"batch {latest.number} still runs"
+        await self._promise(due.at_ms, cause)
+        self._promised, self._promise_at = state, self._time() + PROMISE_SECONDS
 
     # -- no batch goes on
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from orbweb.cli import (
+    alerting,
     asking,
     configuring,
     failing,
@@ -311,6 +312,7 @@ tasking.add_to(app)
 failing.add_to(app)
 trying.add_to(app)
 running.add_to(app)
+alerting.add_to(app)
 
 
 @items.command("dedup")

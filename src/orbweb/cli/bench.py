@@ -14,7 +14,6 @@ from orbweb.cli.options import overrides, pairs
 from orbweb.cli.store import has_data
 from orbweb.cli.target import load_spider, make_spider
 from orbweb.download.robots import MemoryRobotsStore, RobotsStore
-from orbweb.engine.knobs import Knobs
 from orbweb.engine.threads import loop_factory
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, RunInfo
@@ -27,12 +26,12 @@ from orbweb.replay.bench import Bare, Bench
 from orbweb.replay.fleet import StoreFleet
 from orbweb.replay.gate import Manners
 from orbweb.replay.subject import Finder
-from orbweb.replay.trial import Trial
+from orbweb.replay.trial import trial_of
 from orbweb.replay.verdicts import Judge, Look
 from orbweb.settings import Settings
 from orbweb.settings.log import configure_log
 from orbweb.spiders.base import BaseSpider
-from orbweb.spiders.build import Start, TrialParts, open_servers, settings_of, trial_parts
+from orbweb.spiders.build import Start, open_servers, settings_of, trial_parts
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.log_place import log_folder
 from orbweb.spiders.rules import job_rules
@@ -90,7 +89,7 @@ async def open_bench(wish: Wish) -> AsyncIterator[Bench]:
             await parts.callbacks.call(spider.start_callback)
         yield Bench(
             spider,
-            _trial(parts, Manners(parts.options.calm_seconds, fleet, clock=time.monotonic)),
+            trial_of(parts, Manners(parts.options.calm_seconds, fleet, clock=time.monotonic)),
             Judge(
                 job_rules(settings, spider), robots.get, _look(admin, info), parts.callbacks.knows
             ),
@@ -137,19 +136,6 @@ async def _run_of(
 
 async def _any_run(admin: Admin) -> RunInfo | None:
     return next(iter(await admin.runs()), None)
-
-
-def _trial(parts: TrialParts, manners: Manners) -> Trial:
-    options = parts.options
-    return Trial(
-        parts.chain,
-        parts.callbacks,
-        parts.codec,
-        Knobs.of(options).links,
-        manners,
-        default_table=options.default_table,
-        shares_dedup=options.tasks is not None and options.tasks.shares_dedup,
-    )
 
 
 def _look(admin: Admin | None, info: RunInfo | None) -> Look | None:

@@ -229,6 +229,8 @@ def _undo(done: Done) -> list[str]:
         if change.before is None:
             return ["config", "unset", place.key, *_place_words(place), *_shared_reason(line)]
         before = change.before
+        if masked(place.key, before.value) != before.value:  # a password is not shown
+            return ["config", "rollback", str(line.version - 1), *_shared_reason(line)]
         return [
             *("config", "set", place.key, _typed(before.value), *_place_words(place)),
             *lasting(before.until_ms, line.at_ms),

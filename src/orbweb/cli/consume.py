@@ -22,6 +22,7 @@ from orbweb.cli.store import has_data
 from orbweb.cli.worker import give_summary
 from orbweb.cli.workers import Workers
 from orbweb.consume.base import Source
+from orbweb.consume.beat import telling
 from orbweb.consume.consumer import Consumer, Patience, Stopped
 from orbweb.consume.dead import DeadLetterSource
 from orbweb.consume.ledger import Ledger
@@ -110,6 +111,9 @@ def _consume_here(plan: ConsumePlan, settings: Settings) -> int:
             batch_messages=plan.batch_messages,
             on_progress=progress.tell,
         )
+        watched = _watching_store(plan, settings, stack)
+        prefix, place = settings["REDIS_KEY_PREFIX"], _source_name(plan, settings)
+        stack.enter_context(telling(watched, prefix, consumer, place))
         until_empty = plan.until_empty or plan.retry_dead
         emptied = consumer.run(until_empty=until_empty)
         code = ExitCode.STOPPED if until_empty and not emptied else ExitCode.DONE
@@ -243,6 +247,14 @@ def _open_stream(plan: ConsumePlan, settings: Settings, stack: ExitStack) -> Str
         timeout_seconds=settings["STORE_TIMEOUT"],
         revive=revive,
     )
+
+
+def _watching_store(plan: ConsumePlan, settings: Settings, stack: ExitStack) -> str:
+    """URL of the store in which alarms are judged; empty when there is none here."""
+    url: str = settings["REDIS_URL"]
+    if url or plan.topic is not None or plan.retry_dead or settings["ITEM_REDIS_URL"]:
+        return url
+    return stack.enter_context(EmbeddedStore(Path.cwd()))
 
 
 def _brokers(plan: ConsumePlan, settings: Settings) -> Sequence[str]:

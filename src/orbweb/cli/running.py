@@ -9,11 +9,81 @@ import typer
 
 from orbweb.cli.options import AsJson, Set, Store
 
+Pages = Annotated[
+    Path,
+    typer.Option("--pages", metavar="FOLDER", help="Where recorded pages are."),
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Put the commands into the program."""
+    app.command()(record)
+    app.command()(check)
     app.command()(diff)
     app.command()(bundle)
+
+
+def record(
+    target: Annotated[
+        str, typer.Argument(metavar="URL", help="An address, 'curl …', failed:ID or req:ID.")
+    ],
+    spider: Annotated[
+        str, typer.Option("--spider", metavar="SPIDER", help="Whose callback parses the page.")
+    ],
+    callback: Annotated[
+        str | None,
+        typer.Option("-c", "--callback", metavar="NAME", help="Method of the spider to call."),
+    ] = None,
+    pages: Pages = Path("tests", "pages"),
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option("--ignore", metavar="FIELD", help="Of items: differs each time (repeatable)."),
+    ] = None,
+    argument: Annotated[
+        list[str] | None,
+        typer.Option("-a", metavar="NAME=VALUE", help="Argument of the spider (repeatable)."),
+    ] = None,
+    change: Set = None,
+    store_url: Store = None,
+) -> None:
+    """Keep a page with what the spider makes of it now, and write a test that parses it offline.
+
+    Cookies, tokens and passwords of the request and of headers are left out; the page itself is
+    kept as it is. Exit code 1 when the callback fails.
+
+    Example: orbweb record https://shop.example/p/42 --spider shop.py -c parse_product
+    """
+    from orbweb.cli.bench import Wish
+    from orbweb.cli.record import RecordWish
+    from orbweb.cli.record import record as record_page
+
+    wish = Wish(spider, tuple(argument or ()), tuple(change or ()), store_url)
+    asked = RecordWish(target, callback, pages, tuple(ignore or ()))
+    raise typer.Exit(record_page(wish, asked))
+
+
+def check(
+    spider: Annotated[
+        str | None,
+        typer.Argument(metavar="SPIDER", help="Only pages of this spider.", show_default=False),
+    ] = None,
+    pages: Pages = Path("tests", "pages"),
+    update: Annotated[
+        bool, typer.Option("--update", help="Expect from now on what comes now.")
+    ] = False,
+    change: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Parse the recorded pages again, offline, and show what differs.
+
+    Exit code 1 when something differs or a callback fails, 3 when there is no recorded page.
+
+    Example: orbweb check shop.py
+    """
+    from orbweb.cli.check import CheckWish
+    from orbweb.cli.check import check as check_pages
+
+    raise typer.Exit(check_pages(CheckWish(spider, pages, tuple(change or ()), update, as_json)))
 
 
 def diff(

@@ -10,6 +10,7 @@ from typing import Any
 
 from orbweb.config.place import Place, Scope
 from orbweb.errors import ConfigError
+from orbweb.model.proxy import BadProxyError, Proxy
 from orbweb.model.rate import rate_text
 from orbweb.settings import DECLARATIONS, When
 from orbweb.settings.kinds import COUNT, FLAG, NUMBER, TEXT, TEXTS, Kind, NotThisKind
@@ -132,6 +133,12 @@ def _check_form(name: str, value: Any, origin: str) -> None:
                 raise ConfigError(
                     f"{name} ({origin}): {pattern!r} is no regular expression: {error}"
                 ) from None
+    if name == "PROXY_LIST":
+        for number, address in enumerate(value, 1):
+            try:
+                Proxy.parse(address)
+            except BadProxyError as error:
+                raise ConfigError(f"{name} ({origin}), entry {number}: {error}") from None
 
 
 def _check_scope(place: Place) -> None:

@@ -57,6 +57,7 @@ class LastGood:
         draft = path.with_name(f"{path.name}.{os.getpid()}")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            draft.touch(mode=0o600)  # there may be passwords of proxies in it
             draft.write_bytes(msgspec.json.encode(kept))
             draft.replace(path)
         except (OSError, TypeError) as error:

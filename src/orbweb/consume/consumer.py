@@ -37,6 +37,8 @@ class Patience:
     """Repeats calls to services that may be away, until they answer or the consumer is stopped."""
 
     def __init__(self, stop: threading.Event) -> None:
+        self.trouble = ""
+        """What does not answer now; empty = all is well."""
         self._stop = stop
 
     def ask(self, call: Callable[[], T], *, within_seconds: float | None = None) -> T:
@@ -56,6 +58,7 @@ class Patience:
                 text = reason_of(error)
                 if within_seconds is not None and time.monotonic() - began > within_seconds:
                     raise StoreUnavailable(f"gave up after {within_seconds:g} s: {text}") from error
+                self.trouble = text
                 event(
                     logger,
                     "waiting",
@@ -64,6 +67,7 @@ class Patience:
                 )
                 told = True
             else:
+                self.trouble = ""
                 if told:
                     seconds = round(time.monotonic() - began, 1)
                     event(logger, "going_on", waited_seconds=seconds)
@@ -87,12 +91,19 @@ class Consumer:
     ) -> None:
         """`on_progress` is called after each batch, and while there is none."""
         self.counts = Counts()
+        self.busy_since = 0.0
+        """When it began with what it has taken and not stored (monotonic); 0 = it has nothing."""
         self._source = source
         self._store = store
         self._stop = stop
         self._patience = Patience(stop)
         self._batch_messages = batch_messages
         self._on_progress = on_progress
+
+    @property
+    def trouble(self) -> str:
+        """What does not answer now; empty = all is well."""
+        return self._patience.trouble
 
     def run(self, *, until_empty: bool = False) -> bool:
         """Consume until stopped (False); with `until_empty` until nothing is left (True).
@@ -118,6 +129,7 @@ class Consumer:
 
     def _store_all(self, messages: Sequence[Message]) -> None:
         waiting = deque([messages] if messages else [])
+        self.busy_since = time.monotonic() if messages else 0.0
         while waiting:
             some = waiting[0]
             counts = self._patience.ask(partial(self._stored, some))
@@ -128,6 +140,8 @@ class Consumer:
                 continue
             self.counts.add(counts)
             self._patience.ask(partial(self._source.settle, some))
+            self.busy_since = time.monotonic()
+        self.busy_since = 0.0
 
     def _try_again(self, early: Sequence[Message]) -> None:
         for message in early:

@@ -25,10 +25,12 @@ from orbweb.download.redirects import RedirectRules, Trail
 from orbweb.download.robots import Robots
 from orbweb.download.send import Sender
 from orbweb.download.status import StatusPolicy
+from orbweb.download.wire import own_proxy
 from orbweb.errors import (
     ContentTypeRejectedError,
     HostBusy,
     LeaseLost,
+    NoProxyFree,
     NotRetryError,
     OrbwebError,
     RequestError,
@@ -36,6 +38,7 @@ from orbweb.errors import (
     StoreUnavailable,
     ValidationError,
 )
+from orbweb.model.proxy import Proxy
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
@@ -44,7 +47,7 @@ from orbweb.model.url import host_of
 Admit = Callable[[Request], Awaitable[Reason | None]]
 """Says of where a redirect leads why it is not wanted."""
 
-_OF_THE_GATE = (HostBusy, LeaseLost, RunLost, StoreUnavailable)
+_OF_THE_GATE = (HostBusy, LeaseLost, NoProxyFree, RunLost, StoreUnavailable)
 """What ends a download without being an error of the request."""
 
 _MEANT = (RequestError, ValidationError, NotRetryError, ContentTypeRejectedError)
@@ -105,7 +108,8 @@ class Chain:
 
         `admit` says of a redirect's target why it is not wanted; such a request is dropped.
 
-        What passes through is what the gate raises, such as `LeaseLost`, and cancellation.
+        What passes through is what the gate raises, such as `LeaseLost`, `NoProxyFree`, and
+        cancellation.
         The outcome's request carries the identity (id, lease, depth, tries) of the one given, also
         when a middleware replaced it.
         """
@@ -220,7 +224,10 @@ class Chain:
                 async with gate.suspended():
                     await self._ask_robots(request, hop, gate)
                 response = await self._send(request, hop, gate)
-            except HostBusy as busy:  # to fetch the redirecting page again would lead here again
+            except (
+                HostBusy,
+                NoProxyFree,
+            ) as busy:  # to fetch the redirecting page again would lead here again
                 raise _Ended(Redirected(request, trail.carried(hop, taken=True))) from busy
         response.history = trail.history
         response.request = request
@@ -242,7 +249,7 @@ class Chain:
     async def _ask_robots(self, request: Request, hop: Request, gate: Gate) -> None:
         if self._obeyed is None:
             return
-        refusal = await self._obeyed.refusal(_full_url(request, hop), gate)
+        refusal = await self._obeyed.refusal(_full_url(request, hop), gate, _proxy(request, hop))
         if refusal is None:
             return
         error = DownloadError(refusal.reason, refusal.text)
@@ -294,6 +301,13 @@ class _Unhurried:
             yield
         finally:
             self._limit.reschedule(until + clock() - began)
+
+
+def _proxy(request: Request, hop: Request) -> Proxy | None:
+    try:
+        return own_proxy(hop)
+    except DownloadError as error:
+        raise _Ended(failure(request, error)) from error
 
 
 def _full_url(request: Request, hop: Request) -> str:

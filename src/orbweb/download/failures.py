@@ -50,6 +50,8 @@ def download_error(error: BaseException, url: str) -> DownloadError:
         if isinstance(error, kind):
             if reason is Reason.CONNECTION and _is_encoding_error(error):
                 reason = Reason.HTTP_ERROR
+            if isinstance(error.__cause__, ssl.SSLError):  # behind a socks5 proxy
+                reason = Reason.TLS
             return DownloadError(reason, f"{url}: {_TEXTS.get(reason, _plain)(error)}")
     text = f"{url}: the request cannot be sent as it is: {_plain(error)}"
     return DownloadError(Reason.HTTP_ERROR, text, retry=False)
@@ -111,9 +113,19 @@ def _malformed(error: BaseException) -> str:
     return _plain(error)
 
 
+def _proxy(error: BaseException) -> str:
+    """Without the proxy's address, which may have a password."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy refused to connect: {error.status} {error.message}"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"cannot connect to the proxy: {error.os_error.strerror or error.os_error}"
+    return _plain(error)
+
+
 _TEXTS: dict[Reason, Callable[[BaseException], str]] = {
     Reason.TIMEOUT: _timeout,
     Reason.HTTP_ERROR: _malformed,
     Reason.CONNECTION: _connect,
     Reason.DNS: _connect,
+    Reason.PROXY: _proxy,
 }

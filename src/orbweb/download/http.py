@@ -13,8 +13,10 @@ from aiohttp.connector import Connection
 
 from orbweb.download.base import Gate
 from orbweb.download.failures import CLIENT_ERRORS, download_error
-from orbweb.download.wire import unsendable, wire_arguments
+from orbweb.download.socks import SocksSessions
+from orbweb.download.wire import own_proxy, unsendable, wire_arguments
 from orbweb.errors import ContentTypeRejectedError, ResponseTooLargeError
+from orbweb.model.proxy import Proxy
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 from orbweb.model.url import host_of
@@ -70,7 +72,8 @@ class Traffic:
         head = sum(len(name) + len(value) + 4 for name, value in asked.headers.items())
         self.sent += len(asked.method) + len(asked.url.raw_path_qs) + 13 + head + int(body)
         head = sum(len(name) + len(value) + 4 for name, value in reply.raw_headers)
-        self.received += len(reply.reason or "") + 17 + head + reply.content.total_raw_bytes
+        read = 0 if reply.content is aiohttp.EMPTY_PAYLOAD else reply.content.total_raw_bytes
+        self.received += len(reply.reason or "") + 17 + head + read
 
 
 class HttpDownloader:
@@ -83,6 +86,8 @@ class HttpDownloader:
         self._of_hosts: Mapping[str, HttpOptions] = {}
         self._connector: aiohttp.TCPConnector | None = None
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._socks = SocksSessions(self._open_owner, options.keepalive_seconds)
+        self._jar: aiohttp.CookieJar | None = None
 
     def retune(self, options: HttpOptions, of_hosts: Mapping[str, HttpOptions]) -> None:
         """Send by other options from now on, to some hosts by options of their own.
@@ -92,15 +97,21 @@ class HttpDownloader:
         """
         self._options, self._of_hosts = options, of_hosts
         self._timeout = _timeout(options)
-        for session in self._sessions.values():
+        for session in (*self._sessions.values(), *self._socks):
             session.headers["User-Agent"] = options.user_agent
 
-    def fetch(self, request: Request, gate: Gate | None = None) -> Coroutine[Any, Any, Response]:
-        """See `Downloader`."""
-        return self.exchange(request, None, gate)
+    def fetch(
+        self, request: Request, gate: Gate | None = None, proxy: Proxy | None = None
+    ) -> Coroutine[Any, Any, Response]:
+        """See `Downloader`; through the proxy if one is given, else that of the request."""
+        return self.exchange(request, None, gate, proxy)
 
     async def exchange(
-        self, request: Request, limits: BodyLimits | None, gate: Gate | None
+        self,
+        request: Request,
+        limits: BodyLimits | None,
+        gate: Gate | None,
+        proxy: Proxy | None = None,
     ) -> Response:
         """`fetch`, with other limits than those of the options unless `limits` is None."""
         if request.render or request.impersonate or request.random_user_agent:
@@ -108,7 +119,20 @@ class HttpDownloader:
                 f"{request.url}: render, impersonate and random_user_agent belong to features "
                 "that this version does not have"
             )
-        session = self._session(request.use_session)
+        proxy = proxy or own_proxy(request)
+        if proxy is None or not proxy.is_socks:
+            return await self._exchange(self._session(request), request, limits, gate, proxy)
+        async with self._socks.session(proxy, self._keeps_cookies(request)) as session:
+            return await self._exchange(session, request, limits, gate, None)
+
+    async def _exchange(
+        self,
+        session: aiohttp.ClientSession,
+        request: Request,
+        limits: BodyLimits | None,
+        gate: Gate | None,
+        proxy: Proxy | None,
+    ) -> Response:
         url = request.url
         options, timeout = self._options, self._timeout
         own = self._of_hosts.get(host_of(url)) if self._of_hosts else None
@@ -124,6 +148,8 @@ class HttpDownloader:
             if own is not None and not _names(arguments.get("headers", {}), "user-agent"):
                 headers_of_host = {"User-Agent": own.user_agent}
                 arguments["headers"] = {**arguments.get("headers", {}), **headers_of_host}
+            if proxy is not None:
+                arguments["proxy"] = proxy.address
             started = asyncio.get_running_loop().time()
             reply = await session.request(request.method, url, allow_redirects=False, **arguments)
             try:
@@ -160,27 +186,42 @@ class HttpDownloader:
         connector, self._connector = self._connector, None
         for session in sessions.values():
             await session.close()
+        await self._socks.close()
         if connector is not None:
             await connector.close()
 
-    def _session(self, use_session: bool | None) -> aiohttp.ClientSession:
-        cookies = self._options.keep_cookies if use_session is None else bool(use_session)
-        session = self._sessions.get(cookies)
-        return session if session is not None else self._open(cookies)
+    def _keeps_cookies(self, request: Request) -> bool:
+        asked = request.use_session
+        return self._options.keep_cookies if asked is None else bool(asked)
 
-    def _open(self, cookies: bool) -> aiohttp.ClientSession:
-        options = self._options
+    def _session(self, request: Request) -> aiohttp.ClientSession:
+        cookies = self._keeps_cookies(request)
+        session = self._sessions.get(cookies)
+        if session is not None:
+            return session
         if self._connector is None:
             self._connector = aiohttp.TCPConnector(
                 limit=0,
-                ttl_dns_cache=options.dns_ttl_seconds,
-                keepalive_timeout=options.keepalive_seconds,
+                ttl_dns_cache=self._options.dns_ttl_seconds,
+                keepalive_timeout=self._options.keepalive_seconds,
             )
-        session = aiohttp.ClientSession(
-            connector=self._connector,
-            connector_owner=False,
+        session = self._sessions[cookies] = self._open(self._connector, cookies)
+        return session
+
+    def _open_owner(self, connector: aiohttp.BaseConnector, cookies: bool) -> aiohttp.ClientSession:
+        return self._open(connector, cookies, owns=True)
+
+    def _open(
+        self, connector: aiohttp.BaseConnector, cookies: bool, *, owns: bool = False
+    ) -> aiohttp.ClientSession:
+        options = self._options
+        if cookies and self._jar is None:
+            self._jar = aiohttp.CookieJar(unsafe=True)
+        return aiohttp.ClientSession(
+            connector=connector,
+            connector_owner=owns,
             request_class=_HeldRequest,
-            cookie_jar=aiohttp.CookieJar(unsafe=True) if cookies else aiohttp.DummyCookieJar(),
+            cookie_jar=self._jar if cookies else aiohttp.DummyCookieJar(),
             headers={
                 "User-Agent": options.user_agent,
                 "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
@@ -190,8 +231,6 @@ class HttpDownloader:
             max_field_size=_HEAD_LIMIT_BYTES,
             max_headers=_HEADERS_LIMIT,
         )
-        self._sessions[cookies] = session
-        return session
 
 
 class _HeldRequest(aiohttp.ClientRequest):
@@ -219,9 +258,15 @@ class LimitedDownloader:
         self._downloader = downloader
         self._limits = limits
 
-    async def fetch(self, request: Request, gate: Gate | None = None) -> Response:
+    async def fetch(
+        self, request: Request, gate: Gate | None = None, proxy: Proxy | None = None
+    ) -> Response:
         """See `Downloader`."""
-        return await self._downloader.exchange(request, self._limits, gate)
+        return await self._downloader.exchange(request, self._limits, gate, proxy)
+
+    def limited(self, limits: BodyLimits) -> LimitedDownloader:
+        """See `HttpDownloader.limited`."""
+        return LimitedDownloader(self._downloader, limits)
 
     async def close(self) -> None:
         """The connections belong to the downloader that this one came from."""

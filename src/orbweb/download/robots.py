@@ -15,6 +15,7 @@ from orbweb.download.robots_rules import Rules
 from orbweb.download.send import Sender
 from orbweb.errors import OrbwebError, RequestError, StoreUnavailable
 from orbweb.log import get_logger
+from orbweb.model.proxy import Proxy
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
@@ -153,15 +154,16 @@ class Robots:
         self._loading: dict[str, asyncio.Event] = {}
         self._warned: set[str] = set()
 
-    async def refusal(self, url: str, gate: Gate) -> Refusal | None:
+    async def refusal(self, url: str, gate: Gate, proxy: Proxy | None = None) -> Refusal | None:
         """None when `url` may be fetched. URLs that are not http or https may.
 
-        A file that nobody knows is fetched through the gate.
+        A file that nobody knows is fetched through the gate, and through the proxy of the page's
+        request if that names one.
         """
         origin = origin_of(url)
         if origin is None:
             return None
-        known = self._fresh(origin) or await self._shared_load(origin, gate)
+        known = self._fresh(origin) or await self._shared_load(origin, gate, proxy)
         if known.failure:
             wait = max(0.0, known.until - asyncio.get_running_loop().time())
             return Refusal(*known.failure, wait)
@@ -178,7 +180,7 @@ class Robots:
         origin = origin_of(url)
         if origin is None:
             return ()
-        known = self._fresh(origin) or await self._shared_load(origin, gate)
+        known = self._fresh(origin) or await self._shared_load(origin, gate, None)
         if known.failure:
             raise DownloadError(*known.failure)
         return () if known.rules is None else known.rules.sitemaps
@@ -208,14 +210,14 @@ class Robots:
         self._owed.discard(origin)
         return known if is_owed or now < known.until else None
 
-    async def _shared_load(self, origin: str, gate: Gate) -> _Known:
+    async def _shared_load(self, origin: str, gate: Gate, proxy: Proxy | None) -> _Known:
         while (loading := self._loading.get(origin)) is not None:
             await loading.wait()
             if (known := self._fresh(origin)) is not None:
                 return known
         self._loading[origin] = done = asyncio.Event()
         try:
-            known = await self._load(origin, gate)
+            known = await self._load(origin, gate, proxy)
             if not known.failure:
                 await gate.crawl_delay(host_of(origin), self._delay_of_host(origin, known))
             self._keep(origin, known)
@@ -224,7 +226,7 @@ class Robots:
             del self._loading[origin]
             done.set()
 
-    async def _load(self, origin: str, gate: Gate) -> _Known:
+    async def _load(self, origin: str, gate: Gate, proxy: Proxy | None) -> _Known:
         """From the store; else fetch it, unless another node is at it: then wait for its answer."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -241,7 +243,7 @@ class Robots:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
         entry = None
         try:
-            entry = await self._ask(origin, gate)
+            entry = await self._ask(origin, gate, proxy)
         finally:
             await self._tell(origin, entry)
         if entry.kind is EntryKind.UNREACHABLE:
@@ -320,9 +322,9 @@ class Robots:
             )
         return min(delay, most)
 
-    async def _ask(self, origin: str, gate: Gate) -> RobotsEntry:
+    async def _ask(self, origin: str, gate: Gate, proxy: Proxy | None) -> RobotsEntry:
         try:
-            response = await self._follow(f"{origin}/robots.txt", gate)
+            response = await self._follow(f"{origin}/robots.txt", gate, proxy)
         except RequestError as error:
             reason = error.reason if isinstance(error, DownloadError) else None
             text = f"the site does not answer: {error}"
@@ -334,19 +336,20 @@ class Robots:
             return RobotsEntry(EntryKind.RULES, _within_limit(response.content))
         return RobotsEntry(EntryKind.ALLOW)
 
-    async def _follow(self, url: str, gate: Gate) -> Response:
-        response = await self._fetch(url, gate)
+    async def _follow(self, url: str, gate: Gate, proxy: Proxy | None) -> Response:
+        response = await self._fetch(url, gate, proxy)
         for _ in range(_MAX_REDIRECTS):
             if response.status_code not in REDIRECT_STATUSES or not response.headers.get(
                 "location"
             ):
                 break
-            response = await self._fetch(redirect_target(response), gate)
+            response = await self._fetch(redirect_target(response), gate, proxy)
         return response
 
-    async def _fetch(self, url: str, gate: Gate) -> Response:
+    async def _fetch(self, url: str, gate: Gate, proxy: Proxy | None) -> Response:
+        request = Request(url, proxy=proxy.address) if proxy is not None else Request(url)
         try:
-            return await self._sender.send(Request(url), gate.elsewhere(host_of(url)))
+            return await self._sender.send(request, gate.elsewhere(host_of(url)))
         except OrbwebError:
             raise
         except Exception as error:

@@ -1,4 +1,4 @@
-"""How a `Request` is spelt for aiohttp: headers, body, timeouts, TLS, proxy."""
+"""How a `Request` is spelt for aiohttp: headers, body, timeouts, TLS; and its own proxy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import aiohttp
 
 from orbweb.download.base import DownloadError
 from orbweb.model.fingerprint import encode_form
+from orbweb.model.proxy import SOCKS_HINT, BadProxyError, Proxy, has_socks
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 
@@ -41,9 +42,28 @@ def wire_arguments(request: Request, default: aiohttp.ClientTimeout) -> dict[str
     tls = _tls(given.get("verify"), given.get("cert"))
     if tls is not None:
         arguments["ssl"] = tls
-    if proxy := _proxy(request.url, given):
-        arguments["proxy"] = proxy
     return arguments
+
+
+def own_proxy(request: Request) -> Proxy | None:
+    """The proxy that the request itself names: `proxy`, `proxies` or `meta["proxy"]`.
+
+    Raises `DownloadError` (never retried) for one that cannot be used.
+    """
+    given = request.requests_kwargs
+    address = given.get("proxy")
+    if address is None and (proxies := given.get("proxies")):
+        scheme = request.url.partition(":")[0].lower()
+        address = proxies if isinstance(proxies, str) else _choose_proxy(scheme, proxies)
+    if address is None and (address := request.meta.get("proxy")) is None:
+        return None
+    try:
+        proxy = Proxy.parse(str(address))
+    except BadProxyError as error:
+        raise unsendable(f"{request.url}: {error}", Reason.PROXY) from None
+    if proxy.is_socks and not has_socks():
+        raise unsendable(f"{request.url}: {SOCKS_HINT}", Reason.PROXY)
+    return proxy
 
 
 def unsendable(text: str, reason: Reason = Reason.HTTP_ERROR) -> DownloadError:
@@ -163,18 +183,6 @@ def _tls_context(verify: bool | str | None, cert: str | tuple[str, ...] | None) 
     except OSError as error:
         raise unsendable(f"verify={verify!r}, cert={cert!r}: {error}", Reason.TLS) from error
     return context
-
-
-def _proxy(url: str, given: Mapping[str, Any]) -> str | None:
-    proxy = given.get("proxy")
-    if proxy is None and (proxies := given.get("proxies")):
-        scheme = url.partition(":")[0].lower()
-        proxy = proxies if isinstance(proxies, str) else _choose_proxy(scheme, proxies)
-    if proxy is not None and not str(proxy).lower().startswith(("http://", "https://")):
-        raise unsendable(
-            f"proxy {proxy!r}: only http:// and https:// proxies can be used", Reason.PROXY
-        )
-    return None if proxy is None else str(proxy)
 
 
 def _choose_proxy(scheme: str, proxies: Mapping[str, Any]) -> Any:

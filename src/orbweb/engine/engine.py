@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from orbweb.download.proxies import ProxyPool
+from orbweb.engine.answers import Answers
 from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.errands import Errands, TaskWorker
 from orbweb.engine.gauge import Dials, Gauge
@@ -112,6 +114,8 @@ class EngineParts:
     """Lets settings change while the engine runs."""
     tasks: TaskSpiderCalls | None = None
     """The spider, when it works through tasks."""
+    proxies: ProxyPool | None = None
+    """Through which the chain fetches."""
 
 
 class Engine:
@@ -177,6 +181,7 @@ class Engine:
         self._task: asyncio.Task[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._seeder: Source | None = None
+        self._answers = Answers()
         self._pulse = 0
         self._gauge = self._make_gauge()
         self._teller = self._make_teller()
@@ -195,10 +200,6 @@ class Engine:
         """A snapshot of the work; may be taken at any time on the engine's loop."""
         return self._gauge.progress()
 
-    def beat(self) -> bytes:
-        """What the node says of itself, as of half a second ago; from any thread."""
-        return self._gauge.beat
-
     def poke(self) -> None:
         """Look at the knobs again; call it on the engine's loop."""
         self._pump.poke(0)
@@ -206,6 +207,10 @@ class Engine:
     def keep_calm(self, seconds: float) -> None:
         """The gap that hosts are given of which the node has no turn."""
         self._pacing.calm_seconds = seconds
+
+    def beat(self) -> bytes:
+        """What the node says of itself, as of half a second ago; from any thread."""
+        return self._gauge.last_words()
 
     def stop(self, reason: str = "stop() was called") -> None:
         """Ask the node to stop; call it on the engine's loop."""
@@ -391,10 +396,12 @@ class Engine:
                     await self._teller.tell()
 
     async def _tell_last(self) -> None:
-        """Tell what was met at hosts since the last report, if the store answers at once."""
+        """Tell what was met at hosts, and that the node ends, if the store answers at once."""
         with suppress(TimeoutError, RunLost):
             async with asyncio.timeout(LAST_CALL_SECONDS):
                 await self._signals.flush()
+                if self._session.outage_since is None:
+                    await self._session.renew((), self._gauge.goodbye())
 
     async def _call_hook(self, name: str) -> None:
         """Call a hook of the spider, if it has one; a node that is to stop waits no longer."""
@@ -431,6 +438,7 @@ class Engine:
             clock=self._world.clock,
             rng=self._world.rng,
             tracer=parts.tracer,
+            answers=self._answers,
             errands=Errands(parts.tasks, self._callbacks) if parts.tasks is not None else None,
         )
 
@@ -507,12 +515,15 @@ class Engine:
             pump=self._pump,
             session=self._session,
             buffer=parts.buffer,
-            place=parts.place,
+            place=self.place,
             vitals=parts.vitals,
             tally=self._items.tally,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
             seeding_waits=lambda: self._seeder is not None and self._seeder.waits,
             is_stopping=lambda: self.shutdown.requested,
+            answers=self._answers,
+            source_error=lambda: self._seeder.trouble if self._seeder is not None else "",
+            proxies=self._parts.proxies,
             config=parts.live.beat if parts.live is not None else dict,
         )
         return Gauge(dials, self._world.clock)

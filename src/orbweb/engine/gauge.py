@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from orbweb.download.proxies import ProxyPool
+from orbweb.engine.answers import Answers
 from orbweb.engine.knobs import Knobs
 from orbweb.engine.options import EngineOptions
 from orbweb.engine.pump import Pump
@@ -20,6 +22,12 @@ from orbweb.monitor.quality import Tally
 from orbweb.pipelines.buffer import ItemBuffer
 
 RATE_SECONDS = 10.0
+
+STUCK_SECONDS = 2.0
+"""When nothing was sampled for so long, the event loop stands still."""
+
+MOST_HOSTS = 10
+"""Hosts without a proxy that a beat names."""
 
 MOST_BYTES = 4000
 """Length of a beat. What is too much is left out of its counts, the most numerous names first."""
@@ -44,6 +52,10 @@ class Dials:
     is_seeding: Callable[[], bool]
     seeding_waits: Callable[[], bool]
     is_stopping: Callable[[], bool]
+    answers: Answers
+    source_error: Callable[[], str]
+    """Why the source of tasks does not answer now."""
+    proxies: ProxyPool | None = None
     config: Callable[[], Mapping[str, str | int]] = dict
     """What the node says of its live values."""
 
@@ -52,8 +64,8 @@ class Gauge:
     """Reads the engine's parts; `sample` is called at every tick of the engine's loop."""
 
     def __init__(self, dials: Dials, clock: Callable[[], float]) -> None:
-        self.beat = b""
-        """The last description of the node for its heartbeat; may be read by any thread."""
+        self._words = b""
+        self._ended = False
         self._dials = dials
         self._clock = clock
         self._samples: deque[tuple[float, int]] = deque()
@@ -64,7 +76,24 @@ class Gauge:
         self._samples.append((now, self._dials.stats.get("request_ok")))
         while now - self._samples[0][0] > RATE_SECONDS:
             self._samples.popleft()
-        self.beat = self._describe()
+        self._words = self._describe()
+
+    def last_words(self) -> bytes:
+        """The last description of the node, for its heartbeat. Any thread may ask.
+
+        When the event loop stands still, it says for how long (`stuck`, in seconds).
+        """
+        words = self._words
+        stuck = self._clock() - self._samples[-1][0] if self._samples else 0.0
+        if stuck < STUCK_SECONDS or not words:
+            return words
+        return words[:-1] + f', "stuck": {stuck:.1f}}}'.encode()
+
+    def goodbye(self) -> bytes:
+        """The description of a node that ends of its own will; no other follows it."""
+        self._ended = True
+        self._words = self._describe()
+        return self._words
 
     def progress(self) -> Progress:
         """A snapshot for the progress line."""
@@ -99,11 +128,23 @@ class Gauge:
             "rate": round(self._rate(), 2),
             "limited_by": self._limited_by(),
             "stopping": dials.is_stopping(),
+            "ended": self._ended,
+            "lost": dials.stats.counts.lost,
+            "sinks": dials.buffer.waits(),
+            "tasks_error": dials.source_error(),
+            **dials.answers.told(),
             **dials.config(),
             "vitals": dials.vitals(),
+            **self._of_proxies(),
         }
         dials.stats.counts.see(dials.tally)
         return with_counts(beat, dials.stats.counts)
+
+    def _of_proxies(self) -> dict[str, object]:
+        pool = self._dials.proxies
+        if pool is None or not pool.is_on:
+            return {}
+        return {"proxies": pool.counts(), "no_proxy": pool.waiting()[:MOST_HOSTS]}
 
     def _rate(self) -> float:
         if len(self._samples) < 2:
@@ -118,6 +159,8 @@ class Gauge:
             return "store"
         if pump.saturated or dials.buffer.full:
             return "sink"
+        if dials.proxies is not None and dials.proxies.is_short:
+            return "proxies"
         if pump.fetching >= dials.knobs.concurrency:
             return "concurrency"
         if answer.pending - pump.held > dials.is_seeding():

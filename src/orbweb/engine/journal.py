@@ -40,6 +40,7 @@ class Attempt:
     """Where a redirect led: a request of its own, or the URL of the page."""
     links: int = 0
     error: str = ""
+    proxy: str = ""
     marks: Marks | None = None
     """None: nobody traces it."""
 
@@ -55,6 +56,7 @@ class Attempt:
         if response is None:
             return
         self.status, self.size_bytes = response.status_code, len(response.content)
+        self.proxy = response.proxy
         if response.elapsed is not None:
             self.ms = round(response.elapsed * 1000)
         if response.history:
@@ -199,6 +201,7 @@ class Journal:
                 to=to,
                 to_id=to_id if to_id not in (lease.id, page) else "",
                 wait_ms=wait_ms,
+                proxy=attempt.proxy,
                 error=error[:LONGEST_ERROR],
             )
         )

@@ -106,7 +106,7 @@ class Poller(Source):
         except Exception as error:
             self._note(error)
             return 0, False
-        self._failures = 0
+        self._failures, self.trouble = 0, ""
         return found, True
 
     async def _poll(self, *, final: bool) -> int:
@@ -178,6 +178,7 @@ class Poller(Source):
 
     def _note(self, error: Exception) -> None:
         self._failures += 1
+        self.trouble = f"{type(error).__name__}: {error}"[:200]
         log.error(
             "the source of tasks raised (%d in a row)", self._failures, exc_info=own_trace(error)
         )

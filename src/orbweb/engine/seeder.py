@@ -183,6 +183,8 @@ class Source:
     def __init__(self, session: Session, ledger: Ledger, lease_seconds: float) -> None:
         self.failed: Exception | None = None
         """Why this node has given up."""
+        self.trouble = ""
+        """Why its source gives nothing now."""
         self.waits = False
         """It has work, and waits until fewer requests are pending."""
         self._session = session

@@ -20,6 +20,7 @@ from orbweb.engine.traces import is_mistake, own_trace, place_of
 from orbweb.errors import (
     HostBusy,
     LeaseLost,
+    NoProxyFree,
     NotRetryError,
     OrbwebError,
     PipelineError,
@@ -53,6 +54,9 @@ LONGEST_ERROR = 2000
 """Characters of an error text that are kept with a dead letter."""
 
 STORE_PAUSE_SECONDS = 0.5
+
+NO_PROXY_PAUSE_MS = 500, 1500
+"""How long a request that found no proxy stays away: short, as the pool may be changed at once."""
 
 log = get_logger("orbweb.engine")
 
@@ -155,6 +159,11 @@ class Step:
         except HostBusy as error:
             log.debug("%s: %s", self.lease.id, error)
             self._settle(Nack(*self.held, counted=False, reason=Reason.RATE_WAIT))
+        except NoProxyFree as error:
+            log.debug("%s: %s", self.lease.id, error)
+            self._tools.stats.incr("no_proxy")
+            pause_ms = int(self._tools.rng.uniform(*NO_PROXY_PAUSE_MS))
+            self._settle(Nack(*self.held, pause_ms, counted=False, reason=Reason.NO_PROXY))
         except RunLost:
             raise
         except _SinkClosed as error:
@@ -203,6 +212,12 @@ class Step:
         attempt.mark("parse", now)
         if request.auto_request:
             tools.stats.counts.answered(attempt.status, attempt.ms / 1000, attempt.size_bytes)
+        failed = result if isinstance(result, Failed | Dropped) else None
+        tools.answers.note(
+            self.lease.host,
+            attempt.status,
+            failed.reason if failed else None,
+        )
         if isinstance(result, Fetched):
             tools.desk.fetched(self)
             return await self._parse(result.request, result.response)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orbweb.download.base import Gate, Outcome
+from orbweb.engine.answers import Answers
 from orbweb.engine.callbacks import Callbacks, Spider
 from orbweb.engine.errands import Errands
 from orbweb.engine.items import ItemDesk
@@ -78,6 +79,7 @@ class StepTools:
     stats: Stats
     clock: Callable[[], float]
     rng: random.Random
+    answers: Answers = field(default_factory=Answers)
     errands: Errands | None = None
     tracer: Tracer | None = None
     known_errors: KnownErrors = field(default_factory=KnownErrors)

@@ -14,7 +14,7 @@ from orbweb.errors import OrbwebError, RunLost
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.hosttable import HostRow
 from orbweb.frontier.jobbook import PAGE, JobBook, Placed
-from orbweb.frontier.urls import UrlState, Wanted
+from orbweb.frontier.urls import Place, UrlState, Wanted
 from orbweb.model.codec import decode
 from orbweb.model.fingerprint import fingerprint, request_id
 from orbweb.model.reasons import Reason
@@ -25,6 +25,10 @@ from orbweb.monitor.log_reader import LogReader
 
 STREAM_PAGES = 10
 """Of the lines in the store the latest so many thousand are searched; the rest is on disks."""
+
+
+SILENT_MS = 15_000
+"""What a node said that has been silent for longer is not believed any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class Facts:
     """Of the crawl log, in the order of their time."""
     node: dict[str, object] = field(default_factory=dict)
     """What the node that holds it said of itself, and `silent_ms`."""
+    without_proxy: Sequence[str] = ()
+    """Nodes at work that found no proxy for its host just now; only of one that is pending."""
     parent_url: str = ""
     """Of the page on which it was found, where that is known."""
     near: Sequence[str] = ()
@@ -167,6 +173,9 @@ class Inquiry:
             parent = await self._parent(admin, info, book, facts)
         if state is not None and state.node and info is not None:
             node = await self._node(admin, info, state.node)
+        without_proxy = tuple[str, ...]()
+        if state is not None and state.place is not Place.NOWHERE and info is not None:
+            without_proxy = await self._without_proxy(admin, info, host_of(facts.request.url))
         if state is not None and not state.known and not facts.lines and info is not None:
             for url in _spellings(facts.request.url):
                 canonical, wanted = _identity(Request(url), facts.rules)
@@ -174,7 +183,9 @@ class Inquiry:
                     continue
                 if (await _look(admin, info, wanted)).known:
                     near.append(canonical)
-        return replace(facts, parent_url=parent, node=node, near=tuple(near))
+        return replace(
+            facts, parent_url=parent, node=node, near=tuple(near), without_proxy=without_proxy
+        )
 
     async def _parent(self, admin: Admin, info: RunInfo, book: JobBook, facts: Facts) -> str:
         id = facts.parent_id or ""
@@ -192,6 +203,14 @@ class Inquiry:
             if node.node == name:
                 return {**self._said(node.beat), "silent_ms": node.silent_ms}
         return {}
+
+    async def _without_proxy(self, admin: Admin, info: RunInfo, host: str) -> tuple[str, ...]:
+        lacking = []
+        for node in await admin.nodes(info):
+            hosts = self._said(node.beat).get("no_proxy") if node.silent_ms < SILENT_MS else None
+            if isinstance(hosts, list) and host in hosts:
+                lacking.append(node.node)
+        return tuple(lacking)
 
     async def _lines(self, book: JobBook, id: str) -> list[CrawlLine]:
         found = set(self._reader.find(id, self._job)) if self._reader else set()

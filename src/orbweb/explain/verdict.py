@@ -113,6 +113,8 @@ def _leased(facts: Facts, state: UrlState) -> Verdict:
     if state.request.deliveries:
         died = counted(state.request.deliveries, "time")
         details.append(f"handed out {died} before without an answer")
+    if state.node in facts.without_proxy:
+        details.append("no proxy of its pool was free for this host just now")
     text = f"{node} works on it{since}"
     return Verdict(
         Standing.IN_WORK, Reason.LEASED, text, details, (Advice(Reason.LEASED.advice()),)
@@ -121,6 +123,8 @@ def _leased(facts: Facts, state: UrlState) -> Verdict:
 
 def _delayed(facts: Facts, state: UrlState) -> Verdict:
     assert state.request
+    if facts.without_proxy:
+        return _no_proxy(facts)
     text = f"attempt {state.request.retries + 1} follows at {moment(state.until_ms)}"
     failure = _last_failure(facts)
     details = [f"the last attempt{failure}"] if failure else []
@@ -146,6 +150,8 @@ def _queued(facts: Facts, state: UrlState) -> Verdict:
     blocked = wait is not None and (
         wait.reason in BLOCKING or (not state.before and wait.reason is not WaitReason.READY)
     )
+    if facts.without_proxy and (wait is None or wait.reason not in BLOCKING):
+        return _no_proxy(facts)
     if wait is None or not blocked:
         if wait is not None and wait.reason is not WaitReason.READY:
             details.append(f"its host: {wait.text}")
@@ -155,6 +161,13 @@ def _queued(facts: Facts, state: UrlState) -> Verdict:
     return Verdict(
         Standing.WAITING, wait.reason, f"{wait.text}{until}", details, of_wait(facts, wait.reason)
     )
+
+
+def _no_proxy(facts: Facts) -> Verdict:
+    nodes = ", ".join(f"node {node[:8]}" for node in facts.without_proxy[:3])
+    details = [f"{nodes} found none just now; nothing is sent past the pool"]
+    advice = (Advice(Reason.NO_PROXY.advice()),)
+    return Verdict(Standing.WAITING, Reason.NO_PROXY, Reason.NO_PROXY.text(), details, advice)
 
 
 def _last_failure(facts: Facts) -> str:

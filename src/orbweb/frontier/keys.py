@@ -138,6 +138,14 @@ class ShardKeys:
         """The latest outcomes of a job (`CRAWL_LOG_STREAM`)."""
         return f"{self.tag}:job:{clean(job)}:log"
 
+    def role(self, name: str) -> str:
+        """Who of the fleet has a role now; what it has put down lies in `:record` behind it."""
+        return f"{self.tag}:role:{clean(name)}"
+
+    def alerts(self, part: str) -> str:
+        """What people and processes say for the judge of alarms, see `frontier/notes.py`."""
+        return f"{self.tag}:alerts:{part}"
+
     def run(self, job: str, run: str, epoch: str) -> RunKeys:
         return RunKeys(f"{self.tag}:run:{clean(job)}:{clean(run)}:{epoch}")
 

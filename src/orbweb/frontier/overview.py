@@ -67,8 +67,10 @@ class StoreView:
 class Overview:
     """Looks at one prefix. Keeps what it has found of hosts from one look to the next."""
 
-    def __init__(self, servers: Servers, prefix: str, *, hosts: int = 50) -> None:
-        """`hosts`: how many are shown."""
+    def __init__(
+        self, servers: Servers, prefix: str, *, hosts: int = 50, ended_ms: int = ENDED_MS
+    ) -> None:
+        """`hosts`: how many are shown; `ended_ms`: for how long a run that has ended is."""
         self._servers = servers
         self._client = servers.of_shard(0)
         self._admin = Admin(servers, prefix)
@@ -76,6 +78,7 @@ class Overview:
         self._first = ShardKeys(prefix)
         self._deliveries = Deliveries(self._client, prefix)
         self._most = hosts
+        self._ended_ms = ended_ms
         self._busiest: list[tuple[ShardKeys, BusiestHosts]] = []
 
     async def look(self) -> StoreView:
@@ -83,13 +86,13 @@ class Overview:
         asked = time.monotonic()
         await answer_of(self._client.ping())
         answer_seconds = time.monotonic() - asked
-        names, left_out = await self._names()
+        names, left_out = await self.names()
         runs = []
         for job, run in names:
             with suppress(RunLost):
                 info = await self._admin.look(job, run)
                 if info is not None:
-                    runs.append(await self._view(info))
+                    runs.append(await self.view(info))
         going = [view.info for view in runs if view.info.status.state is not RunState.DONE]
         return StoreView(
             runs=runs,
@@ -100,7 +103,7 @@ class Overview:
             answer_seconds=answer_seconds,
         )
 
-    async def _names(self) -> tuple[list[tuple[str, str]], int]:
+    async def names(self) -> tuple[list[tuple[str, str]], int]:
         """The runs to look at, and how many that go on are left out."""
         first = self._first
         current = await answer_of(self._client.hgetall(first.current))
@@ -119,14 +122,15 @@ class Overview:
         for (job, run, _), (state, started, finished) in zip(named, states, strict=True):
             if state is not None and state != b"done":
                 going.append((int(started or 0), job, run))
-            elif state is not None and now_ms - int(finished or 0) <= ENDED_MS:
+            elif state is not None and now_ms - int(finished or 0) <= self._ended_ms:
                 ended.append((int(finished or 0), job, run))
         going.sort(reverse=True)
         ended.sort(reverse=True)
         chosen = [*going, *ended][:MOST_RUNS]
         return [(job, run) for _, job, run in chosen], max(0, len(going) - MOST_RUNS)
 
-    async def _view(self, info: RunInfo) -> RunView:
+    async def view(self, info: RunInfo) -> RunView:
+        """All about one run. Raises `StoreUnavailable`."""
         keys = self._first.run(info.job, info.run, info.epoch)
         told = await self._admin.totals(info).told()
         return RunView(

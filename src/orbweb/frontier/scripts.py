@@ -58,6 +58,8 @@ TRANSITIONS: dict[str, str] = {
     "idle_tasks": "no-writes",
     "look_at_tasks": "no-writes",
     "settle_tasks": DRAINING,
+    "lead": DRAINING,
+    "record": DRAINING,
     "tell": "",
     "fold": DRAINING,
 }

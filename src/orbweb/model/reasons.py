@@ -27,6 +27,7 @@ class Reason(StrEnum):
     QUEUED = "queued"
     RATE_WAIT = "rate_wait"
     RETRY_WAIT = "retry_wait"
+    NO_PROXY = "no_proxy"
     LEASED = "leased"
     # ended
     DONE = "done"
@@ -200,6 +201,14 @@ _TABLE: dict[Reason, _Entry] = {
         "上一次尝试失败，正在等待重试",
         "Nothing to do; the wait is set by SPIDER_RETRY_INTERVAL and RETRY_BACKOFF.",
         "无需处理；等待时间由 SPIDER_RETRY_INTERVAL 与 RETRY_BACKOFF 决定。",
+    ),
+    Reason.NO_PROXY: _Entry(
+        "waiting",
+        True,
+        "no proxy of the pool is free for its host",
+        "代理池中没有可用于该站点的代理",
+        "Add proxies to PROXY_LIST or PROXY_FILE, or wait until their rest (PROXY_COOLDOWN) ends.",
+        "请向 PROXY_LIST 或 PROXY_FILE 添加代理，或等待冷却时间（PROXY_COOLDOWN）结束。",
     ),
     Reason.LEASED: _Entry(
         "waiting",

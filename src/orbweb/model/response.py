@@ -93,6 +93,8 @@ class Response:
         self.request = request
         self.elapsed = elapsed
         self.history: list[str] = list(history)
+        self.proxy = ""
+        """Through which proxy it came: its place, without user and password."""
         self._encoding: str | None = None
         if encoding is not None:
             self.encoding = encoding

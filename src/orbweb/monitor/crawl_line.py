@@ -66,6 +66,8 @@ class CrawlLine(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
     to_id: str = ""
     wait_ms: int = 0
     """How long the next attempt waits, of kind `retry`."""
+    proxy: str = ""
+    """Through which the answer came: host and port, without user and password."""
     error: str = ""
 
     @property

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ItemBuffer", "Rejected"]
 
+WAIT_SECONDS = 1.0
+"""A batch that is stored sooner than this is nothing to speak of."""
+
 CLOSE_SECONDS = 5.0
 """How long one pipeline may take to close."""
 
@@ -93,6 +96,16 @@ class ItemBuffer:
     def troubles(self) -> dict[str, str]:
         """The last error of each pipeline that fails at the moment."""
         return {name: lane.trouble for name, lane in self._lanes.items() if lane.trouble}
+
+    def waits(self) -> dict[str, tuple[float, str]]:
+        """Pipelines that store nothing now: for how many seconds, and the last error."""
+        now = asyncio.get_running_loop().time()
+        waits = {name: lane.waits() for name, lane in self._lanes.items()}
+        return {
+            name: (round(now - since, 1), trouble[:200])
+            for name, (since, trouble) in waits.items()
+            if now - since >= WAIT_SECONDS
+        }
 
     @property
     def targets(self) -> tuple[str, ...]:

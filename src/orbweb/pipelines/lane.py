@@ -106,6 +106,10 @@ class Queue:
     """Failed writes since the last good one."""
     stored: int = 0
     fresh_turn: bool = True
+    waits_since: float = math.inf
+    """When it was begun to store what is not stored yet, on the loop's clock."""
+    trouble: str = ""
+    """The last error since then."""
 
     def __bool__(self) -> bool:
         return bool(self.fresh or self.batches)
@@ -199,6 +203,13 @@ class Lane:
             queue.not_before = 0.0
         self._wake.set()
 
+    def waits(self) -> tuple[float, str]:
+        """Since when a table's rows wait to be stored (inf = none do), and the last error."""
+        return min(
+            ((queue.waits_since, queue.trouble) for queue in self._queues.values()),
+            default=(math.inf, ""),
+        )
+
     def leftovers(self) -> list[Entry]:
         """Take out the rows that were not answered."""
         left: list[Entry] = []
@@ -245,6 +256,7 @@ class Lane:
 
     async def _write(self, queue: Queue) -> None:
         batch = queue.take(self._batch_items)
+        queue.waits_since = min(queue.waits_since, asyncio.get_running_loop().time())
         try:
             await self._store(queue, batch)
         except asyncio.CancelledError:
@@ -252,7 +264,7 @@ class Lane:
             queue.batches.appendleft(batch)
             raise
         except NotImplementedError as error:
-            self._reject(batch, error)
+            self._reject(queue, batch, error)
         except ItemError as error:
             self._search(queue, batch, error)
         except Exception as error:
@@ -295,7 +307,8 @@ class Lane:
     def _stored(self, queue: Queue, batch: Batch) -> None:
         if queue.failures:
             event(self._logger, "items_stored_again", pipeline=self.name, table=queue.table)
-        self.trouble = ""
+        self.trouble = queue.trouble = ""
+        queue.waits_since = math.inf
         queue.failures = 0
         queue.stored += batch.rows
         queue.not_before = asyncio.get_running_loop().time() + self._flush_interval
@@ -304,7 +317,7 @@ class Lane:
 
     def _search(self, queue: Queue, batch: Batch, error: ItemError) -> None:
         if len(batch.entries) == 1:
-            self._reject(batch, error)
+            self._reject(queue, batch, error)
             return
         queue.batches.extendleft(reversed(batch.halves()))
         queue.not_before = 0.0
@@ -317,7 +330,7 @@ class Lane:
         pause = min(self._retry_max, self._retry_min * 2 ** min(queue.failures - 1, 30))
         pause *= 0.5 + self._rng.random() / 2
         queue.not_before = asyncio.get_running_loop().time() + pause
-        self.trouble = f"{type(error).__name__}: {error}"
+        self.trouble = queue.trouble = f"{type(error).__name__}: {error}"
         event(
             self._logger,
             "items_not_stored",
@@ -333,11 +346,12 @@ class Lane:
         elif len(batch.entries) > 1:
             queue.batches.extend(batch.halves())
         elif batch.failures >= REJECT_AFTER and queue.stored > batch.stored_before:
-            self._reject(batch, ItemError(f"{self.trouble} (rows beside it were stored)"))
+            self._reject(queue, batch, ItemError(f"{self.trouble} (rows beside it were stored)"))
         else:
             queue.batches.append(batch)
 
-    def _reject(self, batch: Batch, error: Exception) -> None:
+    def _reject(self, queue: Queue, batch: Batch, error: Exception) -> None:
+        queue.waits_since = math.inf
         for entry in batch.entries:
             for record in entry.records:
                 self._refuse(entry, record, error)

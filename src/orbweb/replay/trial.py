@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from orbweb.download.base import Again, Dropped, Failed, Fetched, Outcome, Redirected
 from orbweb.download.chain import Chain
 from orbweb.engine.callbacks import Callbacks
+from orbweb.engine.knobs import Knobs
 from orbweb.engine.options import Codec
 from orbweb.engine.outputs import Admission, LinkRules, Outputs, Refused
 from orbweb.engine.step import error_text
@@ -21,6 +22,7 @@ from orbweb.model.request import Request
 from orbweb.model.response import Response
 from orbweb.model.url import host_of
 from orbweb.replay.gate import Manners
+from orbweb.spiders.build import TrialParts
 
 EPOCH = "trial"
 """Stands for the run in the keys of items, which are stored nowhere."""
@@ -186,6 +188,20 @@ def _reason_of(error: Exception) -> Reason:
     if isinstance(error, ValidationError):
         return Reason.VALIDATION
     return Reason.CALLBACK_ERROR
+
+
+def trial_of(parts: TrialParts, manners: Manners) -> Trial:
+    """A trial with the parts of a spider."""
+    options = parts.options
+    return Trial(
+        parts.chain,
+        parts.callbacks,
+        parts.codec,
+        Knobs.of(options).links,
+        manners,
+        default_table=options.default_table,
+        shares_dedup=options.tasks is not None and options.tasks.shares_dedup,
+    )
 
 
 def items_of(records: Sequence[ItemRecord]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 from orbweb.settings.kinds import (
     CODES,
     COUNT,
+    FIELDS,
     FLAG,
     INTERVAL,
     NUMBER,
@@ -220,6 +221,30 @@ DOWNLOAD = (
             "this order."),
 )  # fmt: skip
 
+PROXIES = (
+    Setting("PROXY_ENABLE", FLAG, True, "Send requests through the proxies of PROXY_LIST and "
+            "PROXY_FILE, where one of them is set; False = straight to the hosts.", when=HOT),
+    Setting("PROXY_LIST", TEXTS, (), "Proxies that requests go through in turn: "
+            "http://user:password@host:port, https://… or socks5://….", secret=True, when=HOT),
+    Setting("PROXY_FILE", TEXT, "", "File with a proxy a line, read again when it has changed; "
+            "beside PROXY_LIST.", when=HOT),
+    Setting("PROXY_COOLDOWN", NUMBER, 60.0, "How long a proxy rests from a host for which it has "
+            "failed; the time doubles with each further failure in a row.", "seconds", above=0,
+            when=HOT),
+    Setting("PROXY_COOLDOWN_MAX", NUMBER, 900.0, "Longest such rest.", "seconds", above=0,
+            when=HOT),
+    Setting("PROXY_COOLDOWN_STATUS_CODES", CODES, (403, 429), "Status codes of an answer after "
+            "which its proxy rests from that host; 407 always.", when=HOT),
+    Setting("PROXY_SUSPECT_BAN_AFTER", COUNT, 3, "So many exchanges in a row that broke off count "
+            "as a failure of the proxy.", "exchanges", low=1, when=HOT),
+)  # fmt: skip
+
+CONFIG = (
+    Setting("CONFIG_SOURCE", TEXT, "", "Where live values come from besides the store: "
+            "file:orbweb.live.toml, etcd://host/prefix/, "
+            "consul://host/prefix/ or nacos://host/DATA_ID; empty = nowhere.", secret=True),
+)  # fmt: skip
+
 OUTPUT = (
     Setting("ITEM_PIPELINES", PATHS, ("orbweb.pipelines.jsonl.JsonLinesPipeline",), "Classes "
             "that store items; each gets every item."),
@@ -360,6 +385,90 @@ BATCHES = (
             "empty = all are."),
 )  # fmt: skip
 
+ALARMS = (
+    Setting("WARNING_ENABLE", FLAG, True, "Nodes judge the fleet, one of them at a time, and tell "
+            "of alarms; False = only `orbweb alerts watch` does.", ),
+    Setting("WARNING_FEISHU_WEBHOOK", TEXT, "", "Address of a Feishu or Lark robot that gets "
+            "alarms.", secret=True),
+    Setting("WARNING_DINGTALK_WEBHOOK", TEXT, "", "Address of a DingTalk robot that gets alarms.",
+            secret=True),
+    Setting("WARNING_DINGTALK_SECRET", TEXT, "", "Secret with which that robot wants letters "
+            "signed; empty = unsigned.", secret=True),
+    Setting("WARNING_WECHAT_WEBHOOK", TEXT, "", "Address of a WeCom robot that gets alarms.",
+            secret=True),
+    Setting("WARNING_EMAIL", FIELDS, {}, "Mail that gets alarms: host, port, user, password, to, "
+            "ssl.", secret=True),
+    Setting("ALERTS_CHANNELS", TEXTS, (), "Further channels, as NAME=URL: https://… is a webhook "
+            "that gets JSON; feishu+, dingtalk+ and wecom+https://… are robots; any other address "
+            "is Apprise's (slack://…, mailto://…, tgram://…).", secret=True),
+    Setting("ALERTS_ROUTES", TEXTS, (), "Who gets which alarms, as `severity=high owner=li: ops "
+            "mail`; words: severity (this or worse), owner, job, rule. Without any, every channel "
+            "gets all."),
+    Setting("ALERTS_OWNER", TEXT, "", "Whose spider this is, for ALERTS_ROUTES."),
+    Setting("ALERTS_LANGUAGE", TEXT, "auto", "Language of alarms; auto = Chinese for Feishu, "
+            "DingTalk and WeCom, English for others.", choices=("auto", "en", "zh")),
+    Setting("ALERTS_QUIET_HOURS", TEXT, "", "Time of the day, such as 23:00-07:00, in which alarms "
+            "up to ALERTS_QUIET_SEVERITY wait; empty = none."),
+    Setting("ALERTS_QUIET_SEVERITY", TEXT, "mid", "The worst alarms that wait in quiet hours.",
+            choices=("info", "mid", "high")),
+    Setting("ALERTS_TIME_ZONE", TEXT, "", "Time zone of ALERTS_QUIET_HOURS, such as "
+            "Asia/Shanghai; empty = that of the machine."),
+    Setting("ALERTS_INTERVAL", NUMBER, 5.0, "How often the fleet is judged.", "seconds",
+            low=0.1, most=20),
+    Setting("ALERTS_GROUP_WAIT", NUMBER, 3.0, "How long a first alarm of a run waits for others, "
+            "to be one message with them.", "seconds", low=0),
+    Setting("WARNING_INTERVAL", NUMBER, 300.0, "Least time between two messages on one rule of "
+            "one run.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_CALM", NUMBER, 10.0, "How long a thing must be well again before its alarm is "
+            "resolved.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_WINDOW", NUMBER, 60.0, "Over how long rates are measured.", "seconds", low=1,
+            when=HOT),
+    Setting("ALERTS_HEARTBEAT_URL", TEXT, "", "Address that is fetched while the fleet is judged "
+            "and alarms can be told: a service there raises the alarm when that stops.",
+            secret=True),
+    Setting("ALERTS_HEARTBEAT_INTERVAL", NUMBER, 60.0, "How often.", "seconds", above=0),
+    Setting("ALERTS_NODE_SILENT", NUMBER, 60.0, "Alarm node_silent: no heartbeat for so long; 0 = "
+            "never, as of each threshold below.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_NODE_STUCK", NUMBER, 30.0, "Alarm zombie: the event loop of a node stands "
+            "still for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_BACKLOG", COUNT, 100_000, "Alarm backlog: more requests wait, and they become "
+            "more.", "requests", low=0, when=HOT),
+    Setting("ALERTS_BACKLOG_FOR", NUMBER, 300.0, "For how long.", "seconds", low=0, when=HOT),
+    Setting("WARNING_STALL_SECONDS", NUMBER, 600.0, "Alarm no_progress: requests wait, but no good "
+            "page for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_NOTHING_DONE", NUMBER, float(DAY), "Alarm nothing_done: a job's latest run has "
+            "ended without a page within this time.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_SCHEDULE_LATE", NUMBER, 60.0, "Alarm schedule_missed: a batch is due for so "
+            "long and not opened.", "seconds", low=0, when=HOT),
+    Setting("WARNING_FAILED_RATE", NUMBER, 0.5, "Alarm failure_rate: a larger part of the attempts "
+            "of the last minutes failed.", "of 1", low=0, most=1, when=HOT),
+    Setting("WARNING_MIN_REQUESTS", COUNT, 50, "The same: over at least so many attempts.",
+            "requests", low=1, when=HOT),
+    Setting("WARNING_FAILED_COUNT", COUNT, 1000, "Alarm failed_requests: so many requests of a run "
+            "were given up.", "requests", low=0, when=HOT),
+    Setting("ALERTS_BLOCKED_RATE", NUMBER, 0.2, "Alarm blocked: a host refuses a larger part of "
+            "the requests with 403, 429 or a challenge page.", "of 1", low=0, most=1, when=HOT),
+    Setting("ALERTS_DNS_RATE", NUMBER, 0.2, "Alarm dns_failure: a larger part of the attempts "
+            "finds no address for the host.", "of 1", low=0, most=1, when=HOT),
+    Setting("ALERTS_SINK_DOWN", NUMBER, 30.0, "Alarm sink_down: a pipeline could not store a "
+            "batch for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_DISK", NUMBER, 0.9, "Alarm disk_full: so much of a node's disk is used.",
+            "of 1", low=0, most=1, when=HOT),
+    Setting("ALERTS_CPU", NUMBER, 0.85, "Alarm cpu: a node uses more of its core.", "of 1", low=0,
+            when=HOT),
+    Setting("ALERTS_CPU_FOR", NUMBER, 600.0, "For how long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_STORE_MEMORY", NUMBER, 0.85, "Alarm store_memory: the store uses so much of "
+            "its maxmemory.", "of 1", low=0, most=1, when=HOT),
+    Setting("ALERTS_STORE_DOWN", NUMBER, 30.0, "Alarm store_unreachable: the store does not answer "
+            "for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_CONSUMER_STUCK", NUMBER, 45.0, "Alarm consumer_stuck: an `orbweb consume` is "
+            "silent, or has not stored what it took, for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_CONFIG_DRIFT", NUMBER, 60.0, "Alarm config_drift: a node has had older live "
+            "values for so long.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_SOURCE_DOWN", NUMBER, 30.0, "Alarm source_unreachable: a source of live values "
+            "or of tasks does not answer for so long.", "seconds", low=0, when=HOT),
+)  # fmt: skip
+
 METRICS = (
     Setting("METRICS_PORT", COUNT, -1, "Each node serves its own metrics for Prometheus here; 0 = "
             "on a free port, -1 = not at all (`orbweb metrics serve` tells those of the fleet).",
@@ -379,8 +488,8 @@ DECLARATIONS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
         for group in (
-            *(STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, OUTPUT),
-            *(FAILURES, METRICS, DATABASES),
+            *(STORE, CRAWL, TASKS, BATCHES, DOWNLOAD, PROXIES, CONFIG, OUTPUT),
+            *(FAILURES, METRICS, DATABASES, ALARMS),
         )
         for setting in group
     }

@@ -135,6 +135,17 @@ def _parse_texts(text: str) -> tuple[str, ...]:
     return tuple(part for part in (piece.strip() for piece in text.split(",")) if part)
 
 
+def _check_fields(value: Any) -> dict[str, Any]:
+    """A mapping of names to plain values."""
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise _refuse("a mapping of names to values is wanted")
+    return {name: list(part) if isinstance(part, tuple) else part for name, part in value.items()}
+
+
+def _parse_fields(text: str) -> dict[str, Any]:
+    return _check_fields(_parse_json(text)) if text.strip() else {}
+
+
 def _check_paths(value: Any) -> tuple[str, ...]:
     """A list of dotted paths, or Scrapy's `{path: order}` in which None switches a path off."""
     if not isinstance(value, Mapping):
@@ -182,5 +193,6 @@ SIZE = Kind("bytes", "32MiB", _check_size, _parse_size)
 RATE = Kind("rate", "30/m", _check_rate, str.strip)
 INTERVAL = Kind("number or cron line", "30 3 * * *", _check_interval, str.strip)
 TEXTS = Kind("list of texts", "a,b", _check_texts, _parse_texts)
+FIELDS = Kind("names and values", '{"host": "smtp.example"}', _check_fields, _parse_fields)
 PATHS = Kind("list of dotted paths", "my.module.Class", _check_paths, _parse_paths)
 CODES = Kind("list of status codes", "429,503", _check_codes, _parse_codes)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orbweb.errors import ConfigError
-from orbweb.log import MASK, mask_address, mask_secrets
+from orbweb.log import MASK, mask_address, mask_hook, mask_secrets
 from orbweb.settings.declarations import DECLARATIONS, Setting
 from orbweb.settings.kinds import FALSE_WORDS, NotThisKind
 from orbweb.settings.names import (
@@ -24,6 +24,18 @@ from orbweb.settings.sources import Layer, environment_layers, file_layer, layer
 
 REDIS_URLS = ("REDIS_URL", "ITEM_REDIS_URL")
 REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
+HOOKS = frozenset(
+    {
+        "ALERTS_CHANNELS",
+        "ALERTS_HEARTBEAT_URL",
+        "WARNING_DINGTALK_WEBHOOK",
+        "WARNING_FEISHU_WEBHOOK",
+        "WARNING_WECHAT_WEBHOOK",
+    }
+)
+"""Settings with addresses whose path or query is itself the secret."""
+
+WEB_SCHEMES = ("http://", "https://")
 USER_PREFIX = "X_"
 
 _SECRET_NAME = re.compile(r"passw|secret|token|api_?key", re.IGNORECASE)
@@ -65,6 +77,18 @@ class Settings(Mapping[str, Any]):
             raise KeyError(name)
         return self._origins.get(name, "default")
 
+    def changed(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+        """These settings with other values, whose origins are given in words."""
+        given = {
+            name: (*self._given.get(name, ()), (origins[name], values[name])) for name in values
+        }
+        return Settings(
+            {**self._values, **values},
+            {**self._origins, **origins},
+            self.notes,
+            {**self._given, **given},
+        )
+
     def sources(self, name: str) -> list[tuple[str, Any]]:
         """All places that give the setting a value, each with it; the first one wins."""
         if name not in self._values:
@@ -72,10 +96,6 @@ class Settings(Mapping[str, Any]):
         found = list(reversed(self._given.get(name, ())))
         setting = DECLARATIONS.get(name)
         return found if setting is None else [*found, ("default", setting.default)]
-
-    def changed(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
-        """These settings with other values, whose origins are given in words."""
-        return Settings({**self._values, **values}, {**self._origins, **origins}, self.notes)
 
     def shown(self, name: str) -> str:
         """The value as people may see it: passwords are masked."""
@@ -101,6 +121,8 @@ def masked(name: str, value: Any) -> Any:
         return mask_secrets(value)
     if name.endswith("_HEADERS"):
         return f"{value.partition('=')[0]}={MASK}"
+    if name in HOOKS:
+        return mask_hook(value)
     if "://" not in value and (options := _OPTION.sub(rf"\1{MASK}", value)) != value:
         return options
     return mask_address(value)
@@ -239,6 +261,8 @@ def _check_limits(setting: Setting, value: Any, where: str) -> None:
         raise ConfigError(f"{where}: choose one of {', '.join(setting.choices)}")
     if setting.name in REDIS_URLS and value and not value.startswith(REDIS_SCHEMES):
         raise ConfigError(f"{where}: the address begins with one of {', '.join(REDIS_SCHEMES)}")
+    if setting.name == "ALERTS_HEARTBEAT_URL" and value and not value.startswith(WEB_SCHEMES):
+        raise ConfigError(f"{where}: the address begins with http:// or https://")
     if setting.name == "USER_AGENT" and not (value.isprintable() and value.split("/")[0].strip()):
         raise ConfigError(f"{where}: it begins with a name, for example mybot/1.0, and is one line")
     if setting.name == "REDIS_KEY_PREFIX" and (not value or set(value) & set("{} \n\t")):

@@ -23,6 +23,8 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
         "CLOSESPIDER_TIMEOUT": "SPIDER_MAX_RUNTIME",
         "COOKIES_ENABLED": "USE_SESSION",
         "CSV_OUTPUT_DIR": "OUTPUT_DIR",
+        "PROXY_BAN_SECONDS": "PROXY_COOLDOWN",
+        "PROXY_BAN_MAX_SECONDS": "PROXY_COOLDOWN_MAX",
     }
 )
 """Other frameworks' names of our settings."""
@@ -64,7 +66,7 @@ NEEDLESS: Mapping[str, str] = MappingProxyType(
 """Settings that have nothing left to say here, each with the reason; setting one gives a note."""
 
 _DEFERRED_PREFIXES = (
-    "METRICS_", "PROXY_", "RESPONSE_CACHE_", "USER_POOL_", "WARNING_",
+    "METRICS_", "PROXY_", "RESPONSE_CACHE_", "USER_POOL_",
 )  # fmt: skip
 _DEFERRED_NAMES = frozenset(
     {

@@ -21,9 +21,12 @@ from redis.asyncio import Redis
 
 from orbweb.config.last_good import LastGood
 from orbweb.config.resolve import Identity
+from orbweb.config.sources import config_sources
 from orbweb.download.chain import Chain
 from orbweb.download.http import BodyLimits, HttpDownloader
 from orbweb.download.middlewares import load_middlewares
+from orbweb.download.proxied import ProxiedDownloader
+from orbweb.download.proxies import ProxyPool
 from orbweb.download.robots import (
     ROBOTS_MAX_BYTES,
     MemoryRobotsStore,
@@ -89,8 +92,10 @@ from orbweb.spiders.live_parts import (
 from orbweb.spiders.live_store import StoreSource
 from orbweb.spiders.load import load_pipelines
 from orbweb.spiders.progress import engine_look, on_terminal, showing
+from orbweb.spiders.proxies import build_proxies, proxies_part
 from orbweb.spiders.rules import allowed_domains, robots_agent, tell_rules
 from orbweb.spiders.task import TaskSpider
+from orbweb.spiders.watching import watching
 
 AIR_PENDING = 20_000
 """Seeding of an `AirSpider` pauses while more requests than this wait in memory."""
@@ -128,6 +133,8 @@ class Start:
     """With `monitor`: end with the batch that is open or due now."""
     go_on: str = ""
     """How a run that has stopped is gone on with, where that is not by its id."""
+    watch: bool = True
+    """Take part in the watch over alarms; False where the caller does."""
 
 
 def settings_of(spider: BaseSpider, start: Start | None = None) -> Settings:
@@ -189,12 +196,17 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
                 interval_seconds=settings["LOGSTATS_INTERVAL"],
             )
         )
+        servers = store.servers if start.watch else None
+        watch = await stack.enter_async_context(watching(lambda: live.settings, servers))
         report = await engine.run()
         if store.watch is not None:
             with suppress(StoreUnavailable):
                 await store.watch()
         await tell()
-        return await account.end(store.epoch(), await judged(report, store.counts, rules))
+        report = await account.end(store.epoch(), await judged(report, store.counts, rules))
+        if watch is not None:
+            await watch.end(report)
+        return report
 
 
 # -- a trial
@@ -219,7 +231,8 @@ async def trial_parts(
     node = uuid.uuid4().hex
     try:
         options = _engine_options(spider, settings, Start(), node)
-        chain = _build_download(settings, robots, node, random.Random(), threads).chain
+        proxies = build_proxies(settings, Path.cwd())
+        chain = _build_download(settings, robots, node, random.Random(), threads, proxies).chain
         codec = WireCodec() if isinstance(spider, Spider) else ObjectCodec()
         try:
             yield TrialParts(chain, Callbacks(spider, threads.run, BaseParser), codec, options)
@@ -250,6 +263,7 @@ class _Store:
     counts: RunCounts
     identity: Mapping[str, str]
     url: str = ""
+    servers: Servers | None = None
     revive: Callable[[], Any] | None = None
     collect: Callable[[], Awaitable[int]] | None = None
     watch: Callable[[], Awaitable[None]] | None = None
@@ -341,6 +355,7 @@ async def _open_shared(
             "redis_key": job,
         },
         url=url,
+        servers=servers,
         revive=revive,
         collect=_collector(Admin(servers, prefix, shards=shards)),
         watch=_fill_watch(settings, servers, job, frontier),
@@ -365,7 +380,7 @@ def _live_node(
     return LiveNode(
         settings,
         Identity(job, settings["RUN_ID"], node, socket.gethostname()),
-        [StoreSource(book)] if book is not None else [],
+        [*config_sources(settings, directory), *([StoreSource(book)] if book is not None else [])],
         LastGood(directory / FOLDER),
         view=spider.live_view,
         book=book,
@@ -617,7 +632,9 @@ def _build_engine(
     stack.callback(threads.close)
     stack.callback(storing.close)
     options = _engine_options(spider, settings, start, node)
-    download = _build_download(settings, store.robots, node, rng, threads)
+    directory = start.directory or Path.cwd()
+    proxies = build_proxies(settings, directory)
+    download = _build_download(settings, store.robots, node, rng, threads, proxies)
     stack.push_async_callback(download.chain.close)
     pipelines = load_pipelines(spider, settings, store.url)
     if not pipelines:
@@ -655,7 +672,7 @@ def _build_engine(
             wall_ms=_wall_ms,
             crawl_log=lines,
             place={"host": socket.gethostname(), "pid": os.getpid(), "started": int(time.time())},
-            vitals=vitals(download.http.traffic, start.directory or Path.cwd()),
+            vitals=vitals(download.http.traffic, directory),
             show_summary=settings["RUN_SUMMARY_ENABLE"],
             tracer=tracer(settings, _speaker(store, settings, node, spider), stack),
             collect=_chores(store, tell),
@@ -663,6 +680,7 @@ def _build_engine(
             go_on=start.go_on,
             live=live,
             tasks=spider.calls if isinstance(spider, TaskSpider) else None,
+            proxies=proxies,
         )
     )
     live.attach(
@@ -670,6 +688,7 @@ def _build_engine(
             log_part(),
             engine_part(engine, lambda now: _engine_options(spider, now, start, node)),
             download_part(download, robots_agent),
+            proxies_part(proxies, settings, directory),
             _rules_part(store.book, spider),
             store_part(store.tunable, lambda now: _run_of(spider, now)),
         ],
@@ -796,8 +815,10 @@ def _build_download(
     node: str,
     rng: random.Random,
     threads: CallbackThreads,
+    proxies: ProxyPool,
 ) -> Download:
-    downloader = HttpDownloader(http_options(settings.__getitem__, settings))
+    client = HttpDownloader(http_options(settings.__getitem__, settings))
+    downloader = ProxiedDownloader(client, proxies)
     status = status_policy(settings)
     sender = Sender(downloader.limited(BodyLimits(ROBOTS_MAX_BYTES, truncate=True)), status)
     robots = _build_robots(settings, sender, robots_store, node, rng)
@@ -810,7 +831,7 @@ def _build_download(
         redirects=redirect_rules(settings),
         run_blocking=threads.run,
     )
-    return Download(chain, downloader, robots, sender)
+    return Download(chain, client, robots, sender)
 
 
 def _build_robots(

@@ -22,6 +22,7 @@ from orbweb.engine.threads import CallbackThreads, loop_factory
 from orbweb.errors import ConfigError, RunLost, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import RunState
+from orbweb.frontier.notes import NoteBook, NoteKind
 from orbweb.frontier.servers import Servers
 from orbweb.log import get_logger
 from orbweb.settings import Settings
@@ -31,6 +32,7 @@ from orbweb.sources.base import BatchRecord, BatchStore
 from orbweb.spiders.batch import BatchSpider
 from orbweb.spiders.batch_worker import LOOK_SECONDS, BatchWorker, RunningMonitor
 from orbweb.spiders.build import Start, crawl, open_servers, settings_of
+from orbweb.spiders.watching import watching
 
 DATABASE_THREADS = 4
 
@@ -120,6 +122,7 @@ async def _work(spider: BatchSpider, settings: Settings, start: Start) -> RunRep
         ask = _threads(stack)
         store = await _open_store(spider, settings, ask, stack)
         servers, _, _ = await open_servers(settings, start.directory or Path.cwd(), stack)
+        await stack.enter_async_context(watching(lambda: settings, servers))
         monitor = None
         if start.monitor:
             made = _make_monitor(spider, settings, store, servers, ask, once=start.once)
@@ -177,7 +180,7 @@ async def _crawl_batch(
         name: value for name, value in USUAL_SETTINGS.items() if settings.origin(name) == "default"
     }
     own = {**OWN_SETTINGS, "RUN_ID": run_of(batch.number)}
-    start = replace(start, overrides={**chosen, **usual, **own}, go_on=GO_ON)
+    start = replace(start, overrides={**chosen, **usual, **own}, go_on=GO_ON, watch=False)
     return await crawl(spider, settings_of(spider, start), start)
 
 
@@ -210,6 +213,7 @@ async def _watch(spider: BatchSpider, settings: Settings, start: Start, *, once:
         if spider.stop_asked:
             log.warning("stopped before it was the master of the batches: nothing was done")
             return int(ExitCode.STOPPED)
+        await stack.enter_async_context(watching(lambda: settings, servers))
         monitor = _make_monitor(spider, settings, store, servers, ask, once=once)
         stack.callback(_on_signals(monitor.stop))
         ended = await monitor.run()
@@ -240,12 +244,19 @@ def _make_monitor(
         carry=settings["BATCH_UNFINISHED"] == "carry",
         once=once,
     )
+    notes = NoteBook(servers.of_shard(0), settings["REDIS_KEY_PREFIX"])
+
+    async def promise(due_ms: int, cause: str) -> None:
+        said = {"due_ms": due_ms, "cause": cause}
+        await notes.leave(NoteKind.SCHEDULE, spider.redis_key, said)
+
     return BatchMonitor(
         options,
         store.records(spider.redis_key),
         store.tasks,
         StoredRuns(admin, spider.redis_key),
         ask,
+        promise,
     )
 
 

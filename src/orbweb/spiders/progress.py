@@ -29,6 +29,7 @@ LIMITS = {
     "store": "the store does not answer",
     "sink": "pipelines",
     "concurrency": "CONCURRENT_REQUESTS",
+    "proxies": "no free proxy",
     "hosts": "host limits",
     "retries": "waiting retries",
     "seeding": "start_requests",

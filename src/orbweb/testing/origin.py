@@ -1,7 +1,8 @@
 """The origin log: what a web site says it was asked. The only judge of loss, repeats, politeness.
 
 The site writes one JSON line for each request before it answers: `t` and `end` (seconds since
-1970: arrival, and the moment before the answer), `host`, `method`, `path` (with query), `status`.
+1970: arrival, and the moment before the answer), `host`, `method`, `path` (with query), `status`,
+and where the site knows it `peer`, the address from which the request came.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Hit(NamedTuple):
     method: str
     path: str
     status: int
+    peer: str = ""
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,7 @@ class DemoSite:
                     method=request.method,
                     path=request.path_qs,
                     status=response.status,
+                    peer=request.remote or "",
                 )
             )
         return response

@@ -33,6 +33,9 @@
 --   :steered    set   hosts with a limit, a pause or a ceiling
 --   :rates      hash  host -> JSON           the register of rates, and :audit list JSON: what operators did,
 --                     the last 10,000 times; both opaque to the scripts
+--   :role:NAME  hash  holder, until, lease, rank, fence, deputy, deputy_until: see lead.lua; and
+--                     :role:NAME:record what the holder has put down. :alerts:PART hashes of notes for
+--                     the judge of alarms, opaque to the scripts
 --   :pace       hash  run base -> delay, concurrency, when its nodes last spoke (ms)
 --   :current    hash  job:run -> epoch       which incarnation of a run is the living one
 --   :jobs       hash  job -> generation      of what its runs have seen, when they share it

@@ -1,0 +1,1 @@
+"""Alarms: what is wrong in the fleet, judged once for all nodes, and told to people once."""

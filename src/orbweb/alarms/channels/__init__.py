@@ -1,0 +1,1 @@
+"""Ways to people: each sends a letter and says what the service itself answered."""

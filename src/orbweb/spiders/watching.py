@@ -1,0 +1,191 @@
+"""Assembly of the watch over alarms: beside a crawl, on a thread and an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from orbweb.alarms.channels.build import channels_of
+from orbweb.alarms.desk import ROLE, silence_of
+from orbweb.alarms.gather import FleetReader
+from orbweb.alarms.heartbeat import Heartbeat
+from orbweb.alarms.notices import Silence
+from orbweb.alarms.policy import policy_of
+from orbweb.alarms.post import Post
+from orbweb.alarms.rules import limits_of
+from orbweb.alarms.watch import LAST_SECONDS, Watch, WatchTools
+from orbweb.engine.report import RunReport
+from orbweb.engine.threads import loop_factory
+from orbweb.errors import StoreUnavailable
+from orbweb.frontier.configbook import ConfigBook
+from orbweb.frontier.notes import NoteBook, NoteKind
+from orbweb.frontier.roles import Role
+from orbweb.frontier.servers import Servers
+from orbweb.log import get_logger
+
+STANDING_RANK, NODE_RANK, MUTE_RANK = 2, 1, 0
+
+FIRST_SECONDS = 1.0
+"""A crawl that is over sooner needs no watch of its own."""
+
+STOP_SECONDS = LAST_SECONDS + 3.0
+
+log = get_logger("orbweb.alarms")
+
+
+Current = Callable[[], Mapping[str, Any]]
+"""The settings as they hold now: thresholds and waits are hot."""
+
+
+def build_watch(current: Current, servers: Servers, *, standing: bool) -> Watch:
+    """A watch over the fleet of these settings. Raises `ConfigError`.
+
+    `standing`: of a process that does nothing else; it takes the role from nodes.
+    """
+    settings = current()
+    channels = channels_of(settings)
+    names = [channel.name for channel in channels]
+    policy_of(settings, names)
+    client, prefix = servers.of_shard(0), settings["REDIS_KEY_PREFIX"]
+    notes = NoteBook(client, prefix)
+    reader = FleetReader(
+        servers,
+        prefix,
+        shards=settings["FRONTIER_SHARDS"],
+        ended_ms=max(1, round(settings["ALERTS_NOTHING_DONE"] * 1000)),
+        baseline_runs=lambda: int(current()["QUALITY_BASELINE_RUNS"]),
+        config_version=ConfigBook(client, prefix).version,
+    )
+    url = settings["ALERTS_HEARTBEAT_URL"]
+    heartbeat = Heartbeat(url, settings["ALERTS_HEARTBEAT_INTERVAL"], time.monotonic)
+
+    async def silences() -> list[Silence]:
+        return [silence_of(note) for note in await notes.read(NoteKind.SILENCE)]
+
+    return Watch(
+        WatchTools(
+            seat=Role(client, prefix, ROLE),
+            look=reader.look,
+            silences=silences,
+            limits=lambda: limits_of(current()),
+            policy=lambda: policy_of(current(), names),
+            post=Post(channels, settings["ALERTS_LANGUAGE"]),
+            who=uuid.uuid4().hex,
+            rank=STANDING_RANK if standing else NODE_RANK if channels else MUTE_RANK,
+            interval_seconds=settings["ALERTS_INTERVAL"],
+            calm_ms=lambda: round(current()["ALERTS_CALM"] * 1000),
+            clock=time.monotonic,
+            wall_ms=lambda: int(time.time() * 1000),
+            heartbeat=heartbeat if url else None,
+        )
+    )
+
+
+class NodeWatch:
+    """The watch of one node. It begins a little later, so that a short crawl does without."""
+
+    def __init__(self, current: Current, servers: Servers) -> None:
+        """Raises `ConfigError` for channels and routes that are wrong."""
+        settings = current()
+        policy_of(settings, [channel.name for channel in channels_of(settings)])
+        self._current = current
+        self._servers = servers
+        self._notes = NoteBook(servers.of_shard(0), settings["REDIS_KEY_PREFIX"])
+        self._thread = WatchThread(self._main)
+
+    def start(self) -> None:
+        """Begin to watch, beside what the caller does."""
+        self._thread.start()
+
+    async def end(self, report: RunReport | None = None) -> None:
+        """Have a last look, tell what is due, and end; takes seconds only if channels are slow."""
+        nothing = report is not None and report.exit_code and not report.pages
+        if report is not None and report.state == "joined_finished":
+            with suppress(StoreUnavailable):
+                identity = report.identity
+                said = {"run": identity.get("run_id", "")}
+                await self._notes.leave(NoteKind.IDLE, identity.get("redis_key", ""), said)
+            nothing = True
+        await self._thread.stop(hurry=bool(nothing))
+
+    async def _main(self, stopped: asyncio.Event, hurry: Callable[[], bool]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_SECONDS):
+                await stopped.wait()
+            if not hurry():
+                return
+        servers = self._servers.again()
+        try:
+            watch = build_watch(self._current, servers, standing=False)
+            passing = asyncio.create_task(_pass_on(stopped, watch))
+            try:
+                await watch.run()
+            finally:
+                passing.cancel()
+        finally:
+            await servers.aclose()
+
+
+async def _pass_on(stopped: asyncio.Event, watch: Watch) -> None:
+    await stopped.wait()
+    watch.stop()
+
+
+class WatchThread:
+    """Runs a coroutine on a thread with a loop of its own, until it is told to stop."""
+
+    def __init__(
+        self, run: Callable[[asyncio.Event, Callable[[], bool]], Coroutine[Any, Any, None]]
+    ) -> None:
+        """`run(stopped, hurry)`: an event, and whether something is to be told at the end."""
+        self._run = run
+        self._thread = threading.Thread(target=self._main, name="orbweb-alarms", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._hurry = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self, *, hurry: bool) -> None:
+        """Let it come to its end; gives up after some seconds."""
+        if not self._thread.is_alive():
+            return
+        self._hurry = hurry
+        self._ready.wait(1.0)
+        if self._loop is not None and self._stopped is not None:
+            with suppress(RuntimeError):  # it has just ended by itself
+                self._loop.call_soon_threadsafe(self._stopped.set)
+        await asyncio.to_thread(self._thread.join, STOP_SECONDS)
+
+    def _main(self) -> None:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            try:
+                runner.run(self._body())
+            except Exception:
+                log.exception("the watch over alarms failed: this node no longer takes part")
+
+    async def _body(self) -> None:
+        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._ready.set()
+        await self._run(self._stopped, lambda: self._hurry)
+
+
+@asynccontextmanager
+async def watching(current: Current, servers: Servers | None) -> AsyncIterator[NodeWatch | None]:
+    """A watch for as long as the block lasts; None without a store or with WARNING_ENABLE off."""
+    if servers is None or not current()["WARNING_ENABLE"]:
+        yield None
+        return
+    watch = NodeWatch(current, servers)
+    watch.start()
+    try:
+        yield watch
+    finally:
+        await watch.end()
