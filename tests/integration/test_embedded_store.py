@@ -163,20 +163,6 @@ def test_it_is_safe_for_a_crawl(store: EmbeddedStore) -> None:
     assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc on this system")
-@pytest.mark.parametrize("own", [None, "glibc.malloc.arena_max=2"])
-def test_its_allocator_is_tuned_unless_the_user_does(
-    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, own: str | None
-) -> None:
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    if own:
-        monkeypatch.setenv("GLIBC_TUNABLES", own)
-    store.ensure()
-    environment = Path(f"/proc/{pid_of(store)}/environ").read_bytes().split(b"\0")
-    expected = own or "glibc.malloc.tcache_count=1000"
-    assert f"GLIBC_TUNABLES={expected}".encode() in environment
-
-
 def test_ensure_again_finds_the_same_server(store: EmbeddedStore) -> None:
     store.register()
     first = store.ensure(), pid_of(store)

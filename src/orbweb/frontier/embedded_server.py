@@ -45,10 +45,6 @@ POLL_SECONDS = 0.01
 
 HINT = "or set REDIS_URL to a Redis (>= 7.0) or Valkey (>= 8) server"
 
-ALLOCATOR = "glibc.malloc.tcache_count=1000"
-"""So many freed pieces of one size are kept at hand by glibc's allocator in the server: 33 MB at
-most. With its usual 7, what Lua throws away costs twice the time once the data have holes."""
-
 
 class Answer(Enum):
     """What a server says to PING."""
@@ -115,7 +111,6 @@ class ServerProcess:
                 pass_fds=(lock.fileno(),),
                 start_new_session=True,
                 cwd=self.folder,
-                env={"GLIBC_TUNABLES": ALLOCATOR, **os.environ},
             )
         if self.wait(START_SECONDS) not in (Answer.READY, Answer.LOADING):
             raise StoreUnavailable(f"the embedded store does not answer\n{self._last_words()}")
