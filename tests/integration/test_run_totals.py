@@ -15,7 +15,6 @@ from orbweb.frontier.totals import RunTotals
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.monitor.counts import Counts, added_up, decode, encode, total
 
-
 KINDS = [
     "valkey",
     pytest.param(
