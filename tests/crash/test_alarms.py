@@ -121,7 +121,7 @@ def receiver() -> Iterator[Receiver]:
 def make_scene(directory: Path, receiver: Receiver, *, short: bool) -> Iterator[Scene]:
     server = Server("valkey", aof="everysec")
     settings = {
-        **USUAL, **(SHORT if short else {}), "ORBWEB_REDIS_URL": server.url,
+        **USUAL, **(SHORT if short else {"PAGES": 20_000}), "ORBWEB_REDIS_URL": server.url,
         "ORBWEB_ALERTS_CHANNELS": f"people={receiver.url}/hook",
     }  # fmt: skip
     try:
@@ -271,6 +271,7 @@ def test_a_judge_that_is_killed_leaves_all_it_knew_to_the_next(scene: Scene) -> 
     scene.told_once("sink_down")
     scene.fleet.until_true(lambda: not scene.docket().letters, 5, "note that it was told")
     judge.kill()
-    scene.fleet.until_true(lambda: scene.holder() not in ("", first), 10, "other judge")
+    enough = 10 if scene.short else 40
+    scene.fleet.until_true(lambda: scene.holder() not in ("", first), enough, "other judge")
     scene.switch("sink-down", on=False)
     scene.over("sink_down")

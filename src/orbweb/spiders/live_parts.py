@@ -86,11 +86,13 @@ def redirect_rules(settings: Settings) -> RedirectRules:
 
 
 def store_part(run: Tunable, config_of: Callable[[Settings], RunConfig]) -> Part:
-    """What the store decides for all nodes of the run: every node tells it, older versions lose."""
+    """What the store decides for all nodes of the run: every node tells it, older versions lose.
+
+    Values of other sources have no version: what changes is told, and the last word holds.
+    """
 
     async def apply(now: Now) -> None:
-        if now.version or now.hosts:
-            await run.tune(Tuning(now.version, config_of(now.settings), _paces(now)))
+        await run.tune(Tuning(now.version, config_of(now.settings), _paces(now)))
 
     return Part("the store", STORE, apply, always=True)
 
