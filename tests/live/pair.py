@@ -36,6 +36,8 @@ class Hit(NamedTuple):
     path: str
     agent: str
     host: str
+    peer: str
+    """The address that it came from."""
 
 
 class Answer(NamedTuple):
@@ -84,6 +86,7 @@ class Site:
                 request.path,
                 headers.get("User-Agent", ""),
                 headers.get("Host", ""),
+                request.remote or "",
             )
         )
         answer = self.answer(request.path)
