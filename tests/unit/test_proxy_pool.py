@@ -87,7 +87,7 @@ async def test_who_finds_none_waits_a_moment_and_gives_up(
         with pytest.raises(NoProxyFree):
             await pool.take(HOST)
     assert pool.is_short
-    assert pool.counts() == {"all": 2, "resting": 2}
+    assert pool.counts() == {"all": 2, "resting": 2, "missed": 3}
     clock.now += proxies.RECENT_SECONDS
     assert (pool.waiting(), pool.is_short) == ((), False)
 

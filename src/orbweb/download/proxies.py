@@ -76,6 +76,7 @@ class ProxyPool:
         self._waiting: dict[str, float] = {}
         self._given: deque[float] = deque(maxlen=MOST_NOTES)
         self._missed: deque[float] = deque(maxlen=MOST_NOTES)
+        self._all_missed = 0
         self._changed = asyncio.Event()
 
     # -- what may change while a crawl runs
@@ -133,6 +134,7 @@ class ProxyPool:
         except TimeoutError:
             self._waiting[host] = self._now()
             self._missed.append(self._now())
+            self._all_missed += 1
             raise NoProxyFree(self._no_proxy(host)) from None
 
     def good(self, proxy: Proxy, host: str) -> None:
@@ -182,12 +184,13 @@ class ProxyPool:
         return bool(self._missed) and len(self._missed) >= len(self._given)
 
     def counts(self) -> Mapping[str, int]:
-        """Proxies, and pairs of proxy and host that rest from each other; empty when it is off."""
+        """Proxies, pairs of proxy and host that rest from each other, and requests that have found
+        no proxy so far; empty when the pool is off."""
         if not self._on:
             return {}
         now = self._now()
         resting = sum(record.until > now for record in self._records.values())
-        return {"all": len(self._proxies), "resting": resting}
+        return {"all": len(self._proxies), "resting": resting, "missed": self._all_missed}
 
     # -- inside
 
