@@ -1,11 +1,14 @@
 """What a claim costs when the frontier is full: hosts that cool, URLs that wait, many nodes.
 
-    .venv/bin/python benchmarks/scale.py [cooling] [pending] [fleet] [memory] [--most 1000000]
+    .venv/bin/python benchmarks/scale.py [empty] [cooling] [pending] [fleet] [memory]
+        [--most 1000000]
 
-cooling: so many hosts have a URL left and may not be fetched for an hour; a claim finds nothing,
-or 16 new hosts between them. pending: so many URLs wait on 1,000 hosts that are all due; a claim
-takes 16. Both with 1 node and with 16 that live. fleet: a claim of 16 with more nodes. memory:
-bytes of a URL that waits, with a path of 60 bytes and what a followed link carries.
+empty: claims that find nothing, turn about on frontiers of all sizes, so that whatever else the
+machine does meets all of them; the server's CPU time of each. cooling: so many hosts have a URL
+left and may not be fetched for an hour; a claim finds nothing, or 16 new hosts between them.
+pending: so many URLs wait on 1,000 hosts that are all due; a claim takes 16. Both with 1 node and
+with 16 that live. fleet: a claim of 16 with more nodes. memory: bytes of a URL that waits, with a
+path of 60 bytes and what a followed link carries.
 
 `p50` and `p99` are what the client waits for a claim. `cpu` is the growth of `used_cpu_user +
 used_cpu_sys` in INFO over the claims alone, so it hardly depends on what else the machine does: the
@@ -38,6 +41,7 @@ HOUR_MS = 3_600_000
 LEASE_MS = 3_600_000
 WANT = 16
 GROUP, GROUPS, ROUNDS = 20, 10, 5
+EMPTY_CLAIMS = 3_000
 PATH = "/catalogue/item-of-the-shop/and-its-page/24/0000000000000000"
 MIX = 0x9E3779B97F4A7C15
 """Spreads numbers over 64 bits: what stands for a fingerprint."""
@@ -77,6 +81,12 @@ class Frontier:
         lines = self.client.call("INFO", "cpu").decode().splitlines()
         cpu = dict(line.split(":", 1) for line in lines if ":" in line)
         return (float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"])) * 1e6
+
+    def exact_cpu_us(self) -> float:
+        """What the server's main thread used: finer than INFO, which is told of in ticks."""
+        assert self.server.process
+        stat = Path(f"/proc/{self.server.process.pid}/schedstat")
+        return int(stat.read_text().split()[0]) / 1e3
 
     def memory(self) -> int:
         lines = self.client.call("INFO", "memory").decode().splitlines()
@@ -183,6 +193,31 @@ def cooling(kind: str, hosts: int) -> Iterator[str]:
         bench.close()
 
 
+def empty(kind: str, most: int) -> Iterator[str]:
+    """Claims that find nothing because every host cools, all sizes in turn."""
+    sizes = [hosts for hosts in (1_000, 100_000, 1_000_000) if hosts <= most]
+    benches = {hosts: Frontier(kind, RunConfig(host_delay_ms=HOUR_MS)) for hosts in sizes}
+    try:
+        for hosts, bench in benches.items():
+            bench.fill(hosts, hosts)
+            bench.cool()
+        for nodes in (1, 16):
+            spent: dict[int, list[float]] = {hosts: [] for hosts in sizes}
+            names = {hosts: bench.live(nodes) for hosts, bench in benches.items()}
+            for n in range(EMPTY_CLAIMS):
+                for hosts, bench in benches.items():
+                    start = bench.exact_cpu_us()
+                    bench.claim(names[hosts][n % nodes], WANT)
+                    spent[hosts].append(bench.exact_cpu_us() - start)
+            for hosts, each in spent.items():
+                each.sort()
+                p50, p90, p99 = (each[len(each) * part // 100] for part in (50, 90, 99))
+                yield f"| {hosts:,} | {nodes} | {p50:.0f} | {p90:.0f} | {p99:.0f} |"
+    finally:
+        for bench in benches.values():
+            bench.close()
+
+
 def pending(kind: str, urls: int) -> Iterator[str]:
     """All hosts are due."""
     bench = Frontier(kind, RunConfig())
@@ -225,10 +260,14 @@ CLAIM_HEAD = (
     "| frontier | nodes | p50 us | p99 us | cpu us | URLs | cpu us a URL |\n"
     "|---|---|---|---|---|---|---|"
 )
+EMPTY_HEAD = "| hosts that cool | nodes | p50 us | p90 us | p99 us |\n|---|---|---|---|---|"
 MEMORY_HEAD = "| URLs a host | seen set | bytes a URL |\n|---|---|---|"
 
 
 def tables(kind: str, wanted: list[str], most: int) -> Iterator[str]:
+    if "empty" in wanted:
+        yield EMPTY_HEAD
+        yield from empty(kind, most)
     if "cooling" in wanted:
         yield CLAIM_HEAD
         for hosts in (1_000, 100_000, 1_000_000):
@@ -249,7 +288,7 @@ def tables(kind: str, wanted: list[str], most: int) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parts = ("cooling", "pending", "fleet", "memory")
+    parts = ("empty", "cooling", "pending", "fleet", "memory")
     parser.add_argument("parts", nargs="*", choices=parts, default=list(parts), metavar="part")
     parser.add_argument("--most", type=int, default=1_000_000, help="hosts or URLs, at most")
     parser.add_argument("--server", default="valkey", choices=("valkey", "redis"))

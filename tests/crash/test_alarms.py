@@ -121,7 +121,7 @@ def receiver() -> Iterator[Receiver]:
 def make_scene(directory: Path, receiver: Receiver, *, short: bool) -> Iterator[Scene]:
     server = Server("valkey", aof="everysec")
     settings = {
-        **USUAL, **(SHORT if short else {}), "ORBWEB_REDIS_URL": server.url,
+        **USUAL, **(SHORT if short else {"PAGES": 20_000}), "ORBWEB_REDIS_URL": server.url,
         "ORBWEB_ALERTS_CHANNELS": f"people={receiver.url}/hook",
     }  # fmt: skip
     try:

@@ -79,6 +79,7 @@ def test_the_archive_has_what_helps_and_no_secret(tmp_path: Path) -> None:
     assert samples["callback_error"]["error"].startswith("ValueError: cannot log in")
     assert [each["request"]["method"] for each in run["failed_samples"]].count("POST") == 1, samples
     assert store["kept"]["ShopSpider"][0]["settings"]["X_TOKENS"]
+    assert all(host["host"].startswith("127.0.0.1") for host in store["hosts"])
     assert store["servers"][0]["server_name"] == "valkey"
     assert "was refused" in parts["log.txt"]
     assert "aloud" in parts["log.txt"]

@@ -17,10 +17,12 @@ from tests.servers import Server
 
 from orbweb.engine.gauge import with_counts
 from orbweb.frontier.base import Ack, Nack, NewRequest, RunConfig, Signal
+from orbweb.frontier.deliveries import REFUSED, SENT, Deliveries
 from orbweb.frontier.operator import Author
 from orbweb.frontier.overview import Overview
 from orbweb.frontier.seen import SeenConfig, SeenKind
 from orbweb.frontier.servers import OneServer
+from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.steering import HostAdmin
 from orbweb.frontier.totals import RunTotals
 from orbweb.frontier.valkey import ValkeyFrontier
@@ -108,6 +110,9 @@ async def crawl(servers: OneServer, tmp_path: Any) -> None:
     totals.attach(opened.epoch)
     await totals.tell(NODE, encode(counts()), again=False)
     await totals.tell("gone", encode(counts()), again=False)
+    deliveries = Deliveries(client, "p")
+    for result in (SENT, SENT, REFUSED):
+        await deliveries.count("feishu", result)
     ended = ValkeyFrontier(client, prefix="p", job="shop", run="r0")
     await ended.open(RunConfig())
     seeds = await ended.seed_claim(NODE, 1, 60_000)
@@ -157,6 +162,7 @@ async def test_the_numbers_are_those_of_the_store(servers: OneServer, tmp_path: 
     assert value(page, "orbweb_nodes", **run) == 1
     assert value(page, "orbweb_run_state", spider="shop", run="r0", state="done") == 1
     assert value(page, "orbweb_node_heartbeat_timestamp_seconds", node=NODE[:12]) > 1.7e9
+    assert value(page, "orbweb_alert_delivery_total", channel="feishu", result="sent") == 2
     assert value(page, "orbweb_sink_waiting_seconds", sink="sql") == 2.5
     backlogs = [value(page, "orbweb_domain_backlog", domain=host) for host in ("a.test", "b.test")]
     assert sum(backlogs) == 5
@@ -205,6 +211,18 @@ async def test_only_the_longest_queues_are_told_of_and_the_rest_is_one_number(
         *(("h39", "40"), ("h38", "39"), ("h37", "38"), ("h36", "37"), ("h35", "36")),
         ("other", str(sum(range(1, 36)))),
     ]
+
+
+async def test_a_run_over_several_shards_is_one_run_with_the_hosts_of_all(
+    servers: OneServer,
+) -> None:
+    frontier = shared_frontier(servers, prefix="p", job="shop", run="", shards=3)
+    await frontier.open(RunConfig())
+    await frontier.add([request(n, f"h{host}.test") for host in range(12) for n in range(2)])
+    page = await exporter(servers).page()
+    assert value(page, "orbweb_frontier_requests", state="queued") == 24
+    assert len(re.findall(r'orbweb_domain_backlog\{domain="h\d+\.test"\} 2', page)) == 12
+    assert value(page, "orbweb_dedup_requests") == 24
 
 
 async def test_a_host_that_grows_long_is_found_without_walking_over_all(

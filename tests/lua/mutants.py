@@ -39,11 +39,6 @@ MUTANTS = (
         "if room then",
     ),
     Mutant(
-        "the response of an earlier death is kept",
-        "shard",
-        "  call('HDEL', OF_DEAD.responses, id)\n",
-    ),
-    Mutant(
         "a response stays when its dead letter goes",
         "redrive",
         "  call('HDEL', OF_DEAD.responses, id)\n",

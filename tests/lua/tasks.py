@@ -133,7 +133,8 @@ class TaskMachine(SpreadMachine):
             else:
                 error = "raised" if end == "error" else ""
                 found = [link for link in links if task_of(link.id) == task_of(lease.id)]
-                self.twins.step(run, "ack", [Ack(*lease.held, "done", 0, found, error)])
+                ack = Ack(*lease.held, "done", 0, found, error, response=error.encode())
+                self.twins.step(run, "ack", [ack])
 
     def lives(self, run: int, name: str) -> bool:
         """Whether the task has not ended: of one that has, nothing more can come."""

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from orbweb.cli.about import explain_setting, version
+from orbweb.cli.about import Asked, explain_setting, version
+from orbweb.cli.live_view import applied
 from orbweb.cli.places import place_of
+from orbweb.config.values import Canary, Entry, LiveValues
+from orbweb.settings import load_settings
 
 TOML = """
 # DOWNLOAD_DELAY = 9
@@ -41,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def explained(capsys: pytest.CaptureFixture[str], key: str, *changes: str) -> dict[str, Any]:
-    explain_setting(key, "placed_spider.py:Placed", changes, as_json=True)
+    explain_setting(key, Asked("placed_spider.py:Placed", changes, as_json=True))
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -71,7 +74,7 @@ def test_a_class_above_and_another_name_are_found_too(
 def test_people_see_what_a_value_overrides(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    explain_setting("DOWNLOAD_DELAY", None, None, as_json=False)
+    explain_setting("DOWNLOAD_DELAY", Asked())
     said = capsys.readouterr().out
     assert "from: environment ORBWEB_DOWNLOAD_DELAY" in said
     assert "overrides   2.0          file orbweb.toml, line 4" in said
@@ -96,3 +99,34 @@ def test_versions_of_the_packages_that_are_used(capsys: pytest.CaptureFixture[st
     found = json.loads(capsys.readouterr().out)
     assert {"orbweb", "python", "platform", "aiohttp", "redis", "sqlalchemy"} <= found.keys()
     assert "ruff" not in found
+
+
+def live(place: str, value: object, **more: object) -> Entry:
+    return Entry(place, value, by="li", version=7, **more)  # type: ignore[arg-type]
+
+
+def test_live_values_win_and_those_for_some_are_named(tmp_path: Path) -> None:
+    settings = load_settings(directory=tmp_path, environ={"ORBWEB_DOWNLOAD_DELAY": "3"})
+    values = LiveValues(
+        entries=(
+            live("DOWNLOAD_DELAY", 1.0),
+            live("job:Shop/DOWNLOAD_DELAY", 2.0),
+            live("job:News/DOWNLOAD_DELAY", 9.0),
+            live("host:shop.example/DOWNLOAD_DELAY", 5.0),
+            live("CONCURRENT_REQUESTS", 4, canary=Canary(percent=25)),
+            live("DEPTH_LIMIT", 1, until_ms=500),
+        )
+    )
+    found, some = applied(settings, values, 1000, "Shop")
+    assert found["DOWNLOAD_DELAY"] == 2.0
+    assert [origin for origin, _ in found.sources("DOWNLOAD_DELAY")] == [
+        "live v7 (job:Shop) by li",
+        "live v7 (global) by li",
+        "environment ORBWEB_DOWNLOAD_DELAY",
+        "default",
+    ]
+    assert some["DOWNLOAD_DELAY"] == [{"place": "live v7 (host:shop.example) by li", "value": 5.0}]
+    assert [each["place"] for each in some["CONCURRENT_REQUESTS"]] == [
+        "live v7 (global, canary: 25 %) by li"
+    ]
+    assert (found["CONCURRENT_REQUESTS"], found["DEPTH_LIMIT"]) == (16, 0)

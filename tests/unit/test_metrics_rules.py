@@ -14,6 +14,8 @@ import pytest
 
 RULES = files("orbweb.metrics").joinpath("shipped", "rules", "orbweb.rules.yml")
 
+BOARDS = files("orbweb.metrics").joinpath("shipped", "grafana")
+
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None,
     reason="promtool is not installed (Debian package prometheus)",
@@ -25,6 +27,7 @@ DONE = f'orbweb_run_state{{{RUN},state="done"}}'
 STARTED = f"orbweb_run_started_timestamp_seconds{{{RUN}}}"
 PAGES = f'orbweb_requests_total{{{RUN},outcome="done"}}'
 FAILED = f'orbweb_requests_total{{{RUN},outcome="failed"}}'
+TASKS_DONE = f'orbweb_requests_total{{{RUN},outcome="task_done"}}'
 QUEUED = f'orbweb_frontier_requests{{{RUN},state="queued"}}'
 OUTBOX = f'orbweb_frontier_requests{{{RUN},state="outbox"}}'
 REPEATED, COMPARED = (f"orbweb_items_{name}_total{{{RUN}}}" for name in ("repeated", "compared"))
@@ -37,6 +40,10 @@ WORKING, ENDED = (
 )
 GOOD, BAD = (
     f'orbweb_domain_answers_total{{domain="a.test",outcome="{name}"}}' for name in ("good", "bad")
+)
+SENT, REFUSED = (
+    f'orbweb_alert_delivery_total{{channel="feishu",result="{name}"}}'
+    for name in ("sent", "refused")
 )
 DAY = 24 * 60
 
@@ -132,13 +139,18 @@ CASES: dict[str, Case] = {
     ),
     "OrbwebNothingDone": Case(
         {DONE: "1x3", PAGES: "0x3", FAILED: "5x3"},
-        [{DONE: "1x3", PAGES: "1x3", FAILED: "5x3"}, {RUNNING: "1x3", PAGES: "0x3"}],
+        [
+            {DONE: "1x3", PAGES: "1x3", FAILED: "5x3"},
+            {DONE: "1x3", PAGES: "0x3", TASKS_DONE: "5x3"},
+            {RUNNING: "1x3", PAGES: "0x3"},
+        ],
         minute=1,
     ),
     "OrbwebNoProgress": Case(
         {PAGES: "7x20", QUEUED: "3x20", STARTED: "0x20", RUNNING: "1x20"},
         [
             {PAGES: "0+1x20", QUEUED: "3x20", STARTED: "0x20", RUNNING: "1x20"},
+            {PAGES: "7x20", TASKS_DONE: "0+1x20", QUEUED: "3x20", STARTED: "0x20", RUNNING: "1x20"},
             {PAGES: "7x20", QUEUED: "0x20", STARTED: "0x20", RUNNING: "1x20"},
             {PAGES: "7x20", QUEUED: "3x20", STARTED: "600x20", RUNNING: "1x20"},
             {
@@ -197,6 +209,10 @@ CASES: dict[str, Case] = {
             {'orbweb_store_memory_bytes{server="s"}': "86x20"},
         ],
     ),
+    "OrbwebAlertsRefused": Case(
+        {REFUSED: "0+1x20", SENT: "5x20"},
+        [{REFUSED: "0+1x20", SENT: "0+1x20"}, {REFUSED: "5x20"}],
+    ),
     "OrbwebNoMetrics": Case(
         {"up": "0x20"}, [{'orbweb_build_info{version="1"}': "1x20"}], minute=10
     ),
@@ -246,6 +262,19 @@ def test_promtool_accepts_the_rules(tmp_path: Path) -> None:
     done = promtool("check", "rules", str(write_rules(tmp_path)))
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(CASES)} rules found" in done.stdout
+
+
+@needs_promtool
+@pytest.mark.parametrize("board", [board.name for board in BOARDS.iterdir()])
+def test_promtool_can_read_every_expression_of_a_dashboard(board: str, tmp_path: Path) -> None:
+    panels = json.loads(BOARDS.joinpath(board).read_text(encoding="utf-8"))["panels"]
+    found = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    rules = [{"record": f"expression:{n}", "expr": expr} for n, expr in enumerate(found)]
+    path = tmp_path / "expressions.json"
+    path.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    done = promtool("check", "rules", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(found)} rules found" in done.stdout
 
 
 @needs_promtool

@@ -62,7 +62,7 @@ class FleetReader:
         """
         self._servers = servers
         self._admin = Admin(servers, prefix, shards=shards)
-        self._overview = Overview(servers, prefix, shards=shards, hosts=0, ended_ms=ended_ms)
+        self._overview = Overview(servers, prefix, hosts=0, ended_ms=ended_ms)
         self._notes = NoteBook(servers.of_shard(0), prefix)
         self._baseline_runs = baseline_runs
         self._config_version = config_version

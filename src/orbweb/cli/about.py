@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ PRECEDENCE = (
     "custom_settings of the spider",
     "arguments of the spider's constructor",
     "command line (-s KEY=VALUE)",
-    "live value (orbweb config)",
+    "live values (orbweb config), of hot settings",
 )
 """Where values come from; a later one wins."""
 
@@ -57,9 +57,9 @@ def version(*, as_json: bool, packages: bool = False) -> None:
         print(f"  {name:<22}{facts[name]}")
 
 
-def list_settings(spider: str | None, changes: Sequence[str] | None, *, as_json: bool) -> None:
+def list_settings(asked: Asked) -> None:
     """Print every setting with its value and origin."""
-    view = _view(spider, changes)
+    view, as_json = _view(asked), asked.as_json
     if as_json:
         show.as_json([setting_record(view, setting) for setting in DECLARATIONS.values()])
         return
@@ -75,9 +75,7 @@ def list_settings(spider: str | None, changes: Sequence[str] | None, *, as_json:
     show.note("more: orbweb settings --explain KEY")
 
 
-def explain_setting(
-    key: str, spider: str | None, changes: Sequence[str] | None, *, as_json: bool
-) -> None:
+def explain_setting(key: str, asked: Asked) -> None:
     """Print all that is known of one setting. Raises `ConfigError` for an unknown one."""
     name = SYNONYMS.get(key, key).upper()
     if key.upper() in NEEDLESS:
@@ -89,9 +87,9 @@ def explain_setting(
         raise ConfigError(
             f"unknown setting {key}" + (f"; did you mean {close[0]}?" if close else "")
         )
-    view = _view(spider, changes)
+    view = _view(asked)
     record = setting_record(view, setting)
-    if as_json:
+    if asked.as_json:
         show.as_json(record)
         return
     print(f"{setting.name} = {view.found.shown(setting.name)}   from: {view.place(setting.name)}")
@@ -104,9 +102,23 @@ def explain_setting(
     for number, source in enumerate(record["sources"]):
         label = "overrides" if number == 1 else "value" if not number else ""
         print(f"  {label:<12}{source['value']!r:<12} {source['place']}")
+    for source in record["some"]:
+        print(f"  {'for some':<12}{source['value']!r:<12} {source['place']}")
     print("  a later source wins:")
     for number, text in enumerate(PRECEDENCE, 1):
         print(f"    {number}. {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for on the command line."""
+
+    spider: str | None = None
+    changes: tuple[str, ...] = ()
+    store: str | None = None
+    live: bool = False
+    """With the live values of the store."""
+    as_json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +127,8 @@ class View:
 
     found: Settings
     spider: type | None = None
+    some: Mapping[str, Sequence[dict[str, Any]]] = field(default_factory=dict)
+    """By setting the live values that hold for some nodes, hosts or runs only."""
 
     def place(self, name: str, origin: str | None = None) -> str:
         """Where the value comes from, or one that it overrides, with file and line."""
@@ -137,6 +151,7 @@ def setting_record(view: View, setting: Setting) -> dict[str, Any]:
         "origin": view.found.origin(setting.name),
         "place": view.place(setting.name),
         "sources": view.sources(setting.name),
+        "some": list(view.some.get(setting.name, ())),
         "default": setting.default,
         "kind": setting.kind.name,
         "unit": setting.unit,
@@ -164,18 +179,23 @@ def other_names(name: str) -> list[str]:
     return [other for other, ours in SYNONYMS.items() if ours == name]
 
 
-def _view(spider: str | None, changes: Sequence[str] | None) -> View:
+def _view(asked: Asked) -> View:
     own, kind = None, None
-    if spider is not None:
+    if asked.spider is not None:
         from orbweb.cli.target import load_spider
 
-        kind = load_spider(spider)
+        kind = load_spider(asked.spider)
         own = kind.class_settings()
     found = load_settings(
         spider_settings=own,
         spider_name=kind.__name__ if kind is not None else "spider",
-        overrides=overrides(changes, None),
+        overrides=overrides(asked.changes, asked.store),
         directory=Path.cwd(),
         environ=os.environ,
     )
-    return View(found, kind)
+    if not asked.live:
+        return View(found, kind)
+    from orbweb.cli.live_view import with_live
+
+    found, some = with_live(found, kind.name if kind is not None else None)
+    return View(found, kind, some)

@@ -19,9 +19,11 @@ from orbweb.cli import (
     trying,
 )
 from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
+from orbweb.cli.sections import SectionedGroup
 
 app = typer.Typer(
     name="orbweb",
+    cls=SectionedGroup,
     help="Orbweb: crawl on one machine or many, and lose nothing.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -833,19 +835,24 @@ def settings(
     spider: Annotated[
         str | None, typer.Option("--spider", metavar="SPIDER", help="As this spider sees them.")
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="With the live values of the store (orbweb config).")
+    ] = False,
     change: Set = None,
+    store_url: Store = None,
     as_json: AsJson = False,
 ) -> None:
     """Every setting: its value here, and where that comes from.
 
     Example: orbweb settings --explain DOWNLOAD_DELAY --spider shop.py
     """
-    from orbweb.cli.about import explain_setting, list_settings
+    from orbweb.cli.about import Asked, explain_setting, list_settings
 
+    asked = Asked(spider, tuple(change or ()), store_url, live=live, as_json=as_json)
     if explain is not None:
-        explain_setting(explain, spider, change, as_json=as_json)
+        explain_setting(explain, asked)
     else:
-        list_settings(spider, change, as_json=as_json)
+        list_settings(asked)
 
 
 @app.command()

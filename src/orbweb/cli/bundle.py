@@ -17,12 +17,14 @@ from orbweb.cli import show
 from orbweb.cli.about import View, setting_record
 from orbweb.cli.doctor import findings
 from orbweb.cli.failed import record as letter_record
+from orbweb.cli.hosts import host_record
 from orbweb.cli.packages import package_versions
 from orbweb.cli.scrub import Scrubber, secrets_of, secrets_of_environment
 from orbweb.cli.store import ask
 from orbweb.cli.watch import node_record, run_record
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
+from orbweb.frontier.hosttable import Sort
 from orbweb.monitor.crawl_line import encode_line
 from orbweb.monitor.log_reader import LineFilter, LogReader
 from orbweb.monitor.run_record import RunMade, read_as
@@ -121,8 +123,10 @@ def _log_lines(settings: Settings) -> str:
 
 async def _store(admin: Admin) -> dict[str, Any]:
     runs = (await admin.runs())[:MOST_RUNS]
+    _, hosts = await admin.hosts.hosts(Sort.BACKLOG, MOST_HOSTS)
     return {
         "servers": await admin.server_info(),
+        "hosts": [host_record(row) for row in hosts],
         "runs": [{**run_record(info), **await _of_run(admin, info)} for info in runs],
         "kept": {job: await _kept(admin, job) for job in sorted({info.job for info in runs})},
     }

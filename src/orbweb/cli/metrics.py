@@ -123,4 +123,4 @@ async def _reach(url: str, settings: Settings) -> Servers:
 
 
 async def _overview(servers: Servers, settings: Settings) -> Overview:
-    return Overview(servers, settings["REDIS_KEY_PREFIX"], shards=settings["FRONTIER_SHARDS"])
+    return Overview(servers, settings["REDIS_KEY_PREFIX"])

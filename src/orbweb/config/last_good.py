@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,9 @@ class LastGood:
         except (OSError, msgspec.DecodeError) as error:
             log.warning("what %s said last cannot be read here: %s", name, error)
             return None
-        if kept.live is not None:
-            return StoreDocument({}, kept.version, kept.origin, kept.live, kept.at_ms)
+        if kept.live is not None:  # nobody can say what the store's clock shows by now
+            at_ms = max(kept.at_ms, int(time.time() * 1000))
+            return StoreDocument({}, kept.version, kept.origin, kept.live, at_ms)
         return Document(kept.values, kept.version, kept.origin)
 
     def save(self, name: str, document: Document) -> None:

@@ -102,6 +102,8 @@ def hold_signals(
 ) -> Callable[[], None]:
     """While no engine listens, make SIGTERM and SIGINT a `stop`; returns what takes this off again.
 
+    SIGHUP is one when the terminal was closed; else nothing is there yet to be read again.
+
     So a node that is told to stop while its store starts, or is being left, leaves it in order. One
     that still `is_waiting` for its store after `seconds`, or is told twice, is ended by force.
     """
@@ -119,7 +121,20 @@ def hold_signals(
         timer.daemon = True
         timer.start()
 
-    return _set_handlers(on_signal)
+    hangup = Hangup()
+
+    def on_hangup(number: int, frame: object) -> None:
+        if hangup.is_of_terminal():
+            on_signal(number, frame)
+
+    before = signal.signal(signal.SIGHUP, on_hangup)
+    restore = _set_handlers(on_signal)
+
+    def take_off() -> None:
+        signal.signal(signal.SIGHUP, before)
+        restore()
+
+    return take_off
 
 
 class Hangup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -11,6 +11,7 @@ from orbweb.errors import RunLost
 from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
 from orbweb.frontier.base import RunState
 from orbweb.frontier.busiest import Base, BusiestHosts
+from orbweb.frontier.deliveries import Deliveries
 from orbweb.frontier.hosts import Host, RunRules
 from orbweb.frontier.hosttable import HostTable
 from orbweb.frontier.keys import ShardKeys, split_run_name
@@ -58,6 +59,8 @@ class StoreView:
     hosts: list[tuple[Host, list[RunRules]]]
     """Those with the longest queues, the longest first."""
     servers: dict[str, ServerFacts]
+    deliveries: Mapping[tuple[str, str], int]
+    """Tries to deliver alerts, by channel and result."""
     answer_seconds: float
 
 
@@ -65,25 +68,18 @@ class Overview:
     """Looks at one prefix. Keeps what it has found of hosts from one look to the next."""
 
     def __init__(
-        self,
-        servers: Servers,
-        prefix: str,
-        *,
-        shards: int = 1,
-        hosts: int = 50,
-        ended_ms: int = ENDED_MS,
+        self, servers: Servers, prefix: str, *, hosts: int = 50, ended_ms: int = ENDED_MS
     ) -> None:
         """`hosts`: how many are shown; `ended_ms`: for how long a run that has ended is."""
         self._servers = servers
         self._client = servers.of_shard(0)
-        self._admin = Admin(servers, prefix, shards=shards)
-        self._shards = [ShardKeys(prefix, number) for number in range(shards)]
+        self._admin = Admin(servers, prefix)
+        self._prefix = prefix
+        self._first = ShardKeys(prefix)
+        self._deliveries = Deliveries(self._client, prefix)
         self._most = hosts
         self._ended_ms = ended_ms
-        self._busiest = [
-            BusiestHosts(HostTable(ScriptCaller(servers.of_shard(keys.shard)), keys), hosts)
-            for keys in self._shards
-        ]
+        self._busiest: list[tuple[ShardKeys, BusiestHosts]] = []
 
     async def look(self) -> StoreView:
         """Read all of it. Raises `StoreUnavailable`."""
@@ -103,12 +99,13 @@ class Overview:
             left_out=left_out,
             hosts=await self._hosts(going),
             servers=await self._servers.facts(),
+            deliveries=await self._deliveries.all(),
             answer_seconds=answer_seconds,
         )
 
     async def names(self) -> tuple[list[tuple[str, str]], int]:
         """The runs to look at, and how many that go on are left out."""
-        first = self._shards[0]
+        first = self._first
         current = await answer_of(self._client.hgetall(first.current))
         named = [
             split_run_name(f"{name.decode()}:{epoch.decode()}") for name, epoch in current.items()
@@ -134,7 +131,7 @@ class Overview:
 
     async def view(self, info: RunInfo) -> RunView:
         """All about one run. Raises `StoreUnavailable`."""
-        keys = self._shards[0].run(info.job, info.run, info.epoch)
+        keys = self._first.run(info.job, info.run, info.epoch)
         told = await self._admin.totals(info).told()
         return RunView(
             info=info,
@@ -147,7 +144,7 @@ class Overview:
     async def _seen(self, info: RunInfo) -> SeenFill | None:
         found: list[SeenState] = []
         for number in range(info.status.shards):
-            keys = ShardKeys(self._shards[0].prefix, number).run(info.job, info.run, info.epoch)
+            keys = ShardKeys(self._prefix, number).run(info.job, info.run, info.epoch)
             client = self._servers.of_shard(number)
             base = await answer_of(client.hget(keys.meta, "seen"))
             state = await read_seen(client, base.decode() if base else keys.seen)
@@ -162,8 +159,12 @@ class Overview:
         )
 
     async def _hosts(self, going: Sequence[RunInfo]) -> list[tuple[Host, list[RunRules]]]:
+        for number in range(len(self._busiest), max((i.status.shards for i in going), default=0)):
+            keys = ShardKeys(self._prefix, number)
+            table = HostTable(ScriptCaller(self._servers.of_shard(number)), keys)
+            self._busiest.append((keys, BusiestHosts(table, self._most)))
         found = []
-        for keys, busiest in zip(self._shards, self._busiest, strict=True):
+        for keys, busiest in self._busiest:
             runs: list[Base] = [
                 (info.job, info.run, keys.run(info.job, info.run, info.epoch).base)
                 for info in going

@@ -36,6 +36,12 @@ STORE_MEMORY_MAX = _gauge(
 )
 LOOK = _gauge("look_seconds", "How long it took to gather all this.")
 CPU = _counter("exporter_cpu_seconds", "Processor time of the process that tells these metrics.")
+DELIVERIES = _counter(
+    "alert_delivery",
+    "Tries to deliver an alert on a channel: sent, or refused by the service's own answer.",
+    "channel",
+    "result",
+)
 LEFT_OUT = _gauge("runs_left_out", "Runs that go on but are not told of, as there are too many.")
 
 STATE = _gauge(
@@ -64,8 +70,8 @@ NODES = _gauge(
 
 REQUESTS = _counter(
     "requests",
-    "Requests that ended: done (a good page), redirected, dropped, failed (given up), "
-    "other (tasks).",
+    "Requests that ended: done (a good page), redirected, dropped, failed (given up); and of tasks "
+    "task_done and other.",
     *RUN,
     "outcome",
 )
@@ -255,7 +261,17 @@ NODE_STORE_CALL = _histogram(
 
 OF_FLEET: dict[str, tuple[Metric, ...]] = {
     "Exporter and store": (
-        *(BUILD_INFO, STORE_UP, STORE_ANSWER, STORE_MEMORY, STORE_MEMORY_MAX, LOOK, CPU, LEFT_OUT),
+        *(
+            BUILD_INFO,
+            STORE_UP,
+            STORE_ANSWER,
+            STORE_MEMORY,
+            STORE_MEMORY_MAX,
+            LOOK,
+            CPU,
+            LEFT_OUT,
+            DELIVERIES,
+        ),
     ),
     "Runs": (STATE, STARTED, FINISHED, FRONTIER, HOSTS, TASKS, SEEDING, NODES),
     "Requests": (

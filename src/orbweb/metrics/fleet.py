@@ -26,12 +26,9 @@ SKIPPED = frozenset(
 OUTCOMES: dict[str, str] = {
     Reason.DONE: "done",
     Reason.REDIRECTED: "redirected",
+    Reason.TASK_DONE: "task_done",
     **dict.fromkeys(
-        (
-            *(Reason.START_ENTRIES, Reason.TASK_STARTED, Reason.TASK_DONE, Reason.TASK_FAILED),
-            Reason.TASK_TOLD,
-        ),
-        "other",
+        (Reason.START_ENTRIES, Reason.TASK_STARTED, Reason.TASK_FAILED, Reason.TASK_TOLD), "other"
     ),
     **dict.fromkeys(SKIPPED, "dropped"),
 }
@@ -47,6 +44,8 @@ def tell_fleet(text: Exposition, view: StoreView, now: float) -> None:
         if facts.max_memory:
             text.add(of.STORE_MEMORY_MAX, facts.max_memory, address)
     text.add(of.LEFT_OUT, view.left_out)
+    for (channel, result), number in sorted(view.deliveries.items()):
+        text.add(of.DELIVERIES, number, channel, result)
     for run in view.runs:
         _tell_run(text, run)
     for run in view.runs:
@@ -104,7 +103,7 @@ def run_state(status: Status) -> str:
 
 
 def _tell_requests(text: Exposition, run: tuple[str, str], status: Status) -> None:
-    outcomes = dict.fromkeys(("done", "redirected", "dropped", "failed", "other"), 0)
+    outcomes = dict.fromkeys(("done", "redirected", "dropped", "failed", "task_done", "other"), 0)
     for reason, number in sorted(status.reasons.items()):
         outcome = OUTCOMES.get(reason, "failed")
         outcomes[outcome] += number

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orbweb.engine.report import RunReport
-from orbweb.errors import StoreUnavailable
+from orbweb.errors import OrbwebError
 from orbweb.frontier.base import Status
 from orbweb.frontier.runbook import RunBook
 from orbweb.log import get_logger
@@ -115,7 +115,7 @@ class Account:
         """Say how the run was made, once, and what this node has counted so far."""
         if self._book is None or not epoch:
             return
-        with suppress(StoreUnavailable):
+        with suppress(OrbwebError):  # a run that is lost is told of by the engine
             if self._kept != epoch:
                 started: Status = await status()
                 at_ms, made = started.started_at_ms, written(self._made)
@@ -134,7 +134,7 @@ class Account:
         if self._book is not None and epoch and report.run is not None:
             try:
                 await self._book.keep_figures(epoch, written(figures(report)))
-            except StoreUnavailable as error:
+            except OrbwebError as error:
                 log.warning("what the run came to is not kept for orbweb diff: %s", error)
         return replace(report, made=self._shown())
 

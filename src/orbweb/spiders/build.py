@@ -690,7 +690,7 @@ def _build_engine(
             download_part(download, robots_agent),
             proxies_part(proxies, settings, directory),
             _rules_part(store.book, spider),
-            store_part(store.tunable, lambda now: _run_of(spider, now), settings),
+            store_part(store.tunable, lambda now: _run_of(spider, now)),
         ],
         [spider, *download.chain.middlewares],
         engine.call,

@@ -172,8 +172,19 @@ class LiveNode:
     # -- while the node works
 
     async def run(self) -> None:
-        """See `LiveDesk`."""
-        await self._apply_parts(self.now, [part for part in self._parts if part.always], {})
+        """See `LiveDesk`. Nothing that goes wrong here ends the crawl: what holds goes on."""
+        while True:
+            try:
+                await self._follow_up()
+            except RunLost:
+                return
+            except Exception:
+                log.exception("live values: unexpected error, those that hold go on")
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _follow_up(self) -> None:
+        if self.now.version or self.now.hosts:
+            await self._apply_parts(self.now, [part for part in self._parts if part.always], {})
         await self._acknowledge()
         told_at = time.monotonic()
         while True:
@@ -198,7 +209,7 @@ class LiveNode:
                 log.error("settings are not read again, those that hold go on: %s", error)
             else:
                 self._say_cold(found)
-                self._base = found
+                self._base = self._with_hot(found)
         self._follower.wake()
         self._wake()
 
@@ -213,6 +224,16 @@ class LiveNode:
                 "these settings have changed and count after a restart: %s", ", ".join(cold)
             )
         log.info("settings are read again")
+
+    def _with_hot(self, found: Settings) -> Settings:
+        """The settings that the node began with, and of those that were read again what is hot."""
+        hot = [
+            name
+            for name in found
+            if name.startswith(USER_PREFIX) or DECLARATIONS[name].when is When.HOT
+        ]
+        values = {name: found[name] for name in hot}
+        return self._base.changed(values, {name: found.origin(name) for name in hot})
 
     def _wake(self) -> None:
         self._woken.set()
@@ -264,6 +285,7 @@ class LiveNode:
                 await self._book.write(document.live.version, values.pack(), line.pack(), ends)
             except StoreUnavailable as error:
                 log.debug("what has ended is not removed yet: %s", error)
+                await asyncio.sleep(AGAIN_SECONDS)
             self._follower.wake()
             await asyncio.sleep(0.2)
 

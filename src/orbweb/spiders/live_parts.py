@@ -85,21 +85,14 @@ def redirect_rules(settings: Settings) -> RedirectRules:
     return RedirectRules(settings["MAX_REDIRECTS"], settings["REQUEST_TIMEOUT"])
 
 
-def store_part(
-    run: Tunable, config_of: Callable[[Settings], RunConfig], at_start: Settings
-) -> Part:
+def store_part(run: Tunable, config_of: Callable[[Settings], RunConfig]) -> Part:
     """What the store decides for all nodes of the run: every node tells it, older versions lose.
 
     Values of other sources have no version: what changes is told, and the last word holds.
     """
-    told = config_of(at_start)
 
     async def apply(now: Now) -> None:
-        nonlocal told
-        wanted = config_of(now.settings)
-        if now.version or now.hosts or wanted != told:
-            await run.tune(Tuning(now.version, wanted, _paces(now)))
-            told = wanted
+        await run.tune(Tuning(now.version, config_of(now.settings), _paces(now)))
 
     return Part("the store", STORE, apply, always=True)
 

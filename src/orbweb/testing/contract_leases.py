@@ -267,6 +267,18 @@ class LeaseContract:
         await node.frontier.ack([Ack(*again.held, "timeout", error="slow")])
         assert await store.responses() == {}, "this time nothing was answered"
 
+    async def test_what_an_earlier_death_left_is_not_taken_for_the_last_answer(
+        self, store: Store
+    ) -> None:
+        node = await seeded(store, page("a", filtered=False))
+        (first,) = await node.take()
+        await node.frontier.ack([Ack(*first.held, "antibot", error="blocked", response=b"old")])
+        await node.frontier.add([page("a", filtered=False)])
+        (second,) = await node.take()
+        await node.frontier.ack([Ack(*second.held, "timeout", error="slow")])
+        (letter,) = await store.dead_letters()
+        assert (letter.reason, await store.responses()) == ("timeout", {})
+
     async def test_what_was_answered_to_a_lost_lease_is_not_kept(self, store: Store) -> None:
         node = await seeded(store, page("a"))
         (lease,) = await node.take()

@@ -43,6 +43,7 @@
 --   :runs       zset  job:run:epoch -> when it may be collected (wall ms, inf = never)
 --   :garbage    set   run bases that nobody can reach any more, and parts of what is seen: a key,
 --                     how many keys begin with it, and the kind
+--   :alerts:deliveries hash  result and channel -> tries; no script reads it
 -- Run
 --   :meta       hash  state, counters, configuration, the run's own clock (wall, log)
 --   :body       hash  id -> host \n priority \n retries \n payload     THE set of pending requests
