@@ -171,6 +171,32 @@ async def test_a_proxy_that_is_gone_costs_no_attempt(origin: Origin) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
+async def test_a_host_that_no_proxy_reaches_is_a_failed_attempt_and_not_waited_for(
+    scheme: str,
+) -> None:
+    async with proxies(1) as (proxy,), Line(proxy.url(scheme)) as line:
+        for url in (f"https://127.0.0.1:{free_port()}/", f"https://127.0.0.1:{free_port()}/"):
+            error = await line.error(url)
+            assert (error.reason, error.retry) == (Reason.CONNECTION, True)
+            assert proxy.id in str(error)
+        assert line.pool.counts()["resting"] == 0
+        error = await line.error(f"https://127.0.0.1:{free_port()}/", proxy=proxy.url(scheme))
+        assert error.reason is Reason.CONNECTION, "nor is it the fault of a request's own proxy"
+
+
+async def test_a_proxy_that_does_not_answer_rests_and_the_attempt_has_failed(
+    origin: Origin,
+) -> None:
+    async with proxies(2) as (deaf, good), Line(deaf.url(), good.url()) as line:
+        deaf.deaf = True
+        error = await line.error(origin.url.replace("http:", "https:"))
+        assert error.reason is Reason.TIMEOUT
+        assert line.pool.counts()["resting"] == 1
+        await line.get(origin.url)
+    assert origin.peers == [good.source]
+
+
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
 async def test_nothing_goes_past_a_pool_of_which_none_is_left(origin: Origin, scheme: str) -> None:
     async with Line(f"{scheme}://127.0.0.1:{free_port()}") as line:
         with pytest.raises(NoProxyFree, match="all 1 proxies of the pool rest from it"):
