@@ -271,6 +271,7 @@ def test_a_judge_that_is_killed_leaves_all_it_knew_to_the_next(scene: Scene) -> 
     scene.told_once("sink_down")
     scene.fleet.until_true(lambda: not scene.docket().letters, 5, "note that it was told")
     judge.kill()
-    scene.fleet.until_true(lambda: scene.holder() not in ("", first), 10, "other judge")
+    enough = 10 if scene.short else 40
+    scene.fleet.until_true(lambda: scene.holder() not in ("", first), enough, "other judge")
     scene.switch("sink-down", on=False)
     scene.over("sink_down")

@@ -219,6 +219,18 @@ def test_parse_in_a_store_that_knows_nothing_asks_only_the_rules(scene: Scene) -
     assert scene.call("jobs", "-s", "REDIS_KEY_PREFIX=other", "--json").json == []
 
 
+def test_live_values_of_the_store_count_as_for_a_node(scene: Scene) -> None:
+    own = ("-s", "REDIS_KEY_PREFIX=live")
+    words = ("parse", f"{scene.site}/flat?n=9", "--spider", "shop.py", *own)
+    assert "2 would be queued" in scene.call(*words).out
+    limit = ("URL_LENGTH_LIMIT", "10", "--reason", "a test", "--wait", "0")
+    changed = scene.call("config", "set", *limit, *own)
+    assert changed.code == 0, changed.err
+    assert "url_length" in scene.call(*words).out
+    assert scene.call("config", "unset", "URL_LENGTH_LIMIT", *limit[2:], *own).code == 0
+    assert "2 would be queued" in scene.call(*words).out
+
+
 def test_parse_calls_another_method_and_fails_with_it(scene: Scene) -> None:
     words = ("parse", f"{scene.site}/echo", "--spider", "shop.py", "-c")
     got = scene.call(*words, "parse_echo")

@@ -14,6 +14,8 @@ from orbweb.alarms.states import Alarm, Alarms, State
 MOST_LETTERS = 200
 """Letters that wait; of more the oldest are given up."""
 
+LATELY_MS = 10_000
+
 EVERY_CHANNEL = "*"
 
 
@@ -187,7 +189,9 @@ def bounded(letters: list[Letter]) -> tuple[list[Letter], int]:
     return letters[over:], over
 
 
-def firing(alarms: Mapping[str, Alarm]) -> list[Alarm]:
-    """The alarms that fire, the worst first."""
-    found = [alarm for alarm in alarms.values() if alarm.state is State.FIRING]
-    return sorted(found, key=lambda alarm: (-alarm.severity.rank, alarm.since_ms))
+def waits_for_others(alarms: Mapping[str, Alarm], at_ms: int) -> bool:
+    """Whether an alarm has begun to fire lately, and people have not been told."""
+    return any(
+        alarm.state is State.FIRING and not alarm.told and at_ms - alarm.fired_ms < LATELY_MS
+        for alarm in alarms.values()
+    )

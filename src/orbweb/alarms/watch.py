@@ -13,7 +13,7 @@ from orbweb.alarms.channels.base import Channel
 from orbweb.alarms.facts import Facts
 from orbweb.alarms.heartbeat import Heartbeat
 from orbweb.alarms.judge import Docket, decode, encode, judge
-from orbweb.alarms.notices import Letter, Policy, Silence
+from orbweb.alarms.notices import Letter, Policy, Silence, waits_for_others
 from orbweb.alarms.outage import Outage, Standing
 from orbweb.alarms.post import Post
 from orbweb.alarms.rules import Limits
@@ -31,6 +31,8 @@ LAST_SECONDS = 5.0
 """How long letters may hold up the end of a process."""
 
 RETRY_SECONDS = 1.0
+GROUP_LOOK_SECONDS = 1.0
+"""The next look comes so soon when an alarm waits for others of its run."""
 
 log = get_logger("orbweb.alarms")
 
@@ -122,7 +124,10 @@ class Watch:
             return self._store_away(group, error, policy)
         self._send(group, self._own_letters, None)
         if self.fence:
-            return tools.interval_seconds
+            docket = self._docket
+            waits = docket is not None and waits_for_others(docket.alarms, docket.judged_ms)
+            soon = GROUP_LOOK_SECONDS if waits else tools.interval_seconds
+            return min(soon, tools.interval_seconds)
         left = min(lead.left_ms / 1000, self._lease_seconds)
         return left + tools.rng.uniform(0.05, 0.5) * tools.interval_seconds
 
