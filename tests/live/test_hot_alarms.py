@@ -61,10 +61,11 @@ async def test_thresholds_of_alarms(live_server: Server, tmp_path: Path) -> None
             await pair.holds(name, str(value))
         wanted = {name: float(value) for name, value in CHANGED.items()}
         assert await goes_by(pair, wanted, 2) == first
-        pair.spiders[0].stop()
-        pair.spiders[1].stop()
-    # Whichever was not the judge has the role for its last look: it goes by the same values.
-    assert (await docket(pair)).in_force.items() >= wanted.items()
+        for spider in pair.spiders:
+            spider.stop()
+        await asyncio.gather(*pair.tasks)
+        # Whichever was not the judge took the role for its last look: it goes by the same values.
+        assert (await docket(pair)).in_force.items() >= wanted.items()
 
 
 async def test_a_live_threshold_raises_an_alarm_and_ends_it(
