@@ -23,6 +23,7 @@ SECRETS = {
     "in the environment": "hush-environment-10",
     "in an address": "hush-address-11",
     "in a body": "hush-body-12",
+    "in a live value": "hush-live-13",
 }
 SPIDER = f"""
 import orbweb
@@ -66,6 +67,8 @@ def test_the_archive_has_what_helps_and_no_secret(tmp_path: Path) -> None:
         program("run", "shop.py", "-a", f"url={site.url}")
     with (tmp_path / "crawl.log").open("a") as log:
         log.write(f"somebody said {SECRETS['in the environment']} aloud\n")
+    secret = SECRETS["in a live value"]
+    program("config", "set", "X_LOGIN_TOKEN", secret, "--reason", "new", "--wait", "0")
     done = program("bundle", "-o", "help.zip")
     assert done.stdout == "help.zip\n"
     with zipfile.ZipFile(tmp_path / "help.zip") as archive:
@@ -80,6 +83,7 @@ def test_the_archive_has_what_helps_and_no_secret(tmp_path: Path) -> None:
     assert [each["request"]["method"] for each in run["failed_samples"]].count("POST") == 1, samples
     assert store["kept"]["ShopSpider"][0]["settings"]["X_TOKENS"]
     assert all(host["host"].startswith("127.0.0.1") for host in store["hosts"])
+    assert [each["place"] for each in store["live"]] == ["X_LOGIN_TOKEN"]
     assert store["servers"][0]["server_name"] == "valkey"
     assert "was refused" in parts["log.txt"]
     assert "aloud" in parts["log.txt"]

@@ -219,6 +219,18 @@ def test_parse_in_a_store_that_knows_nothing_asks_only_the_rules(scene: Scene) -
     assert scene.call("jobs", "-s", "REDIS_KEY_PREFIX=other", "--json").json == []
 
 
+def test_live_values_of_the_store_count_as_for_a_node(scene: Scene) -> None:
+    own = ("-s", "REDIS_KEY_PREFIX=live")
+    words = ("parse", f"{scene.site}/flat?n=9", "--spider", "shop.py", *own)
+    assert "2 would be queued" in scene.call(*words).out
+    limit = ("URL_LENGTH_LIMIT", "10", "--reason", "a test", "--wait", "0")
+    changed = scene.call("config", "set", *limit, *own)
+    assert changed.code == 0, changed.err
+    assert "url_length" in scene.call(*words).out
+    assert scene.call("config", "unset", "URL_LENGTH_LIMIT", *limit[2:], *own).code == 0
+    assert "2 would be queued" in scene.call(*words).out
+
+
 def test_parse_calls_another_method_and_fails_with_it(scene: Scene) -> None:
     words = ("parse", f"{scene.site}/echo", "--spider", "shop.py", "-c")
     got = scene.call(*words, "parse_echo")
@@ -244,6 +256,13 @@ def test_failed_requests_are_grouped_by_their_cause(scene: Scene) -> None:
     assert group["first_ms"] == group["last_ms"] == group["sample"]["at_ms"]
     text = scene.call("failed", "list", "Shop").out
     assert f"{group['group']}  1 × KeyError: 'price' · shop.py:" in text
+
+
+def test_a_list_shows_the_largest_groups(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbweb.cli.failed.SHOWN_GROUPS", 1)
+    text = scene.call("failed", "list", "Shop").out
+    assert text.count(" × HTTP status") == 1
+    assert "… and 2 more groups" in text
 
 
 def test_failed_requests_are_chosen_by_cause_node_and_age(scene: Scene) -> None:

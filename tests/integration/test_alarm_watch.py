@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -292,6 +293,24 @@ async def test_a_letter_that_is_refused_waits_for_the_next_judge_too(
     second = world.watch()
     async with world.at_work(second):
         await until(lambda: bool(world.inbox.told()), 8.0)
+    assert world.inbox.told() == ["sink_down"]
+
+
+async def test_each_try_is_counted_and_a_store_that_is_away_holds_up_no_letter(
+    role: Callable[..., Role],
+) -> None:
+    world, tries = World(role), Counter[tuple[str, str]]()
+
+    async def count(channel: str, result: str) -> None:
+        tries[channel, result] += 1
+        raise StoreUnavailable("connection refused")
+
+    world.inbox.refusing, world.down = True, True
+    watch = world.watch(post=Post([world.inbox], "auto", count=count))
+    async with world.at_work(watch):
+        await until(lambda: tries["people", "refused"] > 0)
+        world.inbox.refusing = False
+        await until(lambda: tries["people", "sent"] > 0, 8.0)
     assert world.inbox.told() == ["sink_down"]
 
 

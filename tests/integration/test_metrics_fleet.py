@@ -170,6 +170,20 @@ async def test_the_numbers_are_those_of_the_store(servers: OneServer, tmp_path: 
     assert value(page, "orbweb_rate_limit", domain="b.test") == 10
 
 
+async def test_a_heartbeat_that_says_something_else_costs_only_what_it_does_not_say(
+    servers: OneServer,
+) -> None:
+    frontier = ValkeyFrontier(servers.of_shard(0), prefix="p", job="shop", run="")
+    await frontier.open(RunConfig())
+    beats = [b"", b"no json", b"[1]", b'{"vitals": 1, "sinks": {"sql": 7}, "pages": "many"}']
+    for number, beat in enumerate(beats):
+        await frontier.renew(f"node{number}", 60_000, [], beat or b" ")
+    page = await exporter(servers).page()
+    assert value(page, "orbweb_nodes") == len(beats)
+    assert len(re.findall("^orbweb_node_heartbeat_timestamp_seconds{", page, re.MULTILINE)) == 4
+    assert "orbweb_node_pages_total{" not in page
+
+
 async def test_labels_with_quotes_and_lines_are_written_so_that_they_are_read_again(
     servers: OneServer,
 ) -> None:
@@ -242,12 +256,9 @@ async def test_a_host_that_grows_long_is_found_without_walking_over_all(
     assert hosts[0][0].backlog == 50
 
 
-async def test_runs_that_are_over_are_no_longer_told_of(
-    servers: OneServer, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_runs_that_are_over_are_no_longer_told_of(servers: OneServer, tmp_path: Any) -> None:
     await crawl(servers, tmp_path)
-    monkeypatch.setattr("orbweb.frontier.overview.ENDED_MS", -1)
-    view = await Overview(servers, "p").look()
+    view = await Overview(servers, "p", ended_ms=-1).look()
     assert [run.info.run for run in view.runs] == ["r1"]
 
 

@@ -36,6 +36,7 @@ class Hit(NamedTuple):
     path: str
     agent: str
     host: str
+    peer: str
 
 
 class Answer(NamedTuple):
@@ -84,6 +85,7 @@ class Site:
                 request.path,
                 headers.get("User-Agent", ""),
                 headers.get("Host", ""),
+                request.remote or "",
             )
         )
         answer = self.answer(request.path)
@@ -220,6 +222,7 @@ async def working(
         "REDIS_KEY_PREFIX": PREFIX,
         "CRAWL_LOG_ENABLE": "false",
         "RUN_SUMMARY_ENABLE": "false",
+        "WARNING_ENABLE": "false",
         "LOG_LEVEL": "INFO",
         **{name: str(value) for name, value in settings.items()},
     }

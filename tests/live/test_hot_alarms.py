@@ -13,7 +13,7 @@ from orbweb.alarms.judge import Docket, decode
 from orbweb.alarms.states import State
 from orbweb.errors import OrbwebError
 
-QUICK = {"ALERTS_INTERVAL": 0.2, "ALERTS_GROUP_WAIT": 0}
+QUICK = {"WARNING_ENABLE": "true", "ALERTS_INTERVAL": 0.2, "ALERTS_GROUP_WAIT": 0}
 
 CHANGED = {
     "ALERTS_BACKLOG": 11, "ALERTS_BACKLOG_FOR": 12, "ALERTS_BLOCKED_RATE": 0.13,

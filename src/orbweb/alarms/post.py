@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from orbweb.alarms.channels.base import Channel, Message, NotDelivered
 from orbweb.alarms.notices import Letter
 from orbweb.alarms.rules import Limits
 from orbweb.alarms.texts import Language
 from orbweb.alarms.wording import end_line, line, wording
+from orbweb.errors import StoreUnavailable
+from orbweb.frontier.deliveries import REFUSED, SENT
 from orbweb.log import event, get_logger
 
 FIRST_PAUSE_MS = 5000
@@ -28,12 +31,21 @@ class Post:
     """The channels of one process."""
 
     def __init__(
-        self, channels: Sequence[Channel], language: str, rng: random.Random | None = None
+        self,
+        channels: Sequence[Channel],
+        language: str,
+        rng: random.Random | None = None,
+        *,
+        count: Callable[[str, str], Awaitable[None]] | None = None,
     ) -> None:
-        """`language`: `en`, `zh`, or `auto` for what each channel's readers are taken to read."""
+        """`language`: `en`, `zh`, or `auto` for what each channel's readers are taken to read.
+
+        `count` is told of each try, as `Deliveries.count` is.
+        """
         self._channels = {channel.name: channel for channel in channels}
         self._language = language
         self._rng = rng or random.Random()
+        self._count = count
         self._busy: set[str] = set()
         self.failing: dict[str, str] = {}
         """Channels that do not take letters now, and what they say."""
@@ -60,9 +72,11 @@ class Post:
         try:
             answer = await channel.send(self.message(letter, channel.language, limits))
         except NotDelivered as error:
+            await self._tell(channel, REFUSED)
             return self._refused(letter, str(error), at_ms)
         finally:
             self._busy.discard(letter.channel)
+        await self._tell(channel, SENT)
         self.failing.pop(letter.channel, None)
         event(log, "alarm_told", channel=letter.channel, alarms=len(letter.alarms), answer=answer)
         return True
@@ -79,6 +93,12 @@ class Post:
             "\n".join(say(alarm, limits, lang) for alarm in letter.alarms),
             letter_data(letter, limits, lang),
         )
+
+    async def _tell(self, channel: Channel, result: str) -> None:
+        """Count a try, if the store answers: alarms go out without it too."""
+        if self._count is not None:
+            with suppress(StoreUnavailable):
+                await self._count(channel.name, result)
 
     def _refused(self, letter: Letter, error: str, at_ms: int) -> bool:
         letter.tries += 1

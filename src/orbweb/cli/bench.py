@@ -17,6 +17,7 @@ from orbweb.download.robots import MemoryRobotsStore, RobotsStore
 from orbweb.engine.threads import loop_factory
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, RunInfo
+from orbweb.frontier.configbook import ConfigBook
 from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.servers import Servers
 from orbweb.frontier.urls import UrlState, Wanted
@@ -31,7 +32,13 @@ from orbweb.replay.verdicts import Judge, Look
 from orbweb.settings import Settings
 from orbweb.settings.log import configure_log
 from orbweb.spiders.base import BaseSpider
-from orbweb.spiders.build import Start, open_servers, settings_of, trial_parts
+from orbweb.spiders.build import (
+    Start,
+    live_settings,
+    open_servers,
+    settings_of,
+    trial_parts,
+)
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.log_place import log_folder
 from orbweb.spiders.rules import job_rules
@@ -79,7 +86,8 @@ async def open_bench(wish: Wish) -> AsyncIterator[Bench]:
     for note in settings.notes:
         log.warning("%s", note)
     async with AsyncExitStack() as stack:
-        admin, robots = await _open_store(settings, stack)
+        admin, robots, book = await _open_store(settings, stack)
+        settings = await stack.enter_async_context(live_settings(spider, settings, book))
         job = wish.job or (None if isinstance(spider, Bare) else _job_of(spider))
         run = wish.run if wish.run is not None else settings["RUN_ID"] or None
         info = await _run_of(admin, job, run, must_be=wish.run is not None)
@@ -109,14 +117,15 @@ def _spider(wish: Wish) -> BaseSpider:
 
 async def _open_store(
     settings: Settings, stack: AsyncExitStack
-) -> tuple[Admin | None, RobotsStore]:
+) -> tuple[Admin | None, RobotsStore, ConfigBook | None]:
     """The store of these settings; none is made where none is."""
     if not settings["REDIS_URL"] and not has_data(Path.cwd()):
-        return None, MemoryRobotsStore(time.monotonic)
+        return None, MemoryRobotsStore(time.monotonic), None
     servers: Servers = (await open_servers(settings, Path.cwd(), stack))[0]
     prefix = settings["REDIS_KEY_PREFIX"]
     admin = Admin(servers, prefix, shards=settings["FRONTIER_SHARDS"])
-    return admin, ValkeyRobotsStore(servers.of_shard(0), prefix)
+    client = servers.of_shard(0)
+    return admin, ValkeyRobotsStore(client, prefix), ConfigBook(client, prefix)
 
 
 def _job_of(spider: BaseSpider) -> str:

@@ -22,6 +22,8 @@ from orbweb.cli.packages import package_versions
 from orbweb.cli.scrub import Scrubber, secrets_of, secrets_of_environment
 from orbweb.cli.store import ask
 from orbweb.cli.watch import node_record, run_record
+from orbweb.config.place import Place
+from orbweb.config.values import LiveValues
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.hosttable import Sort
@@ -30,6 +32,7 @@ from orbweb.monitor.log_reader import LineFilter, LogReader
 from orbweb.monitor.run_record import RunMade, read_as
 from orbweb.settings import DECLARATIONS, Settings
 from orbweb.settings.version import own_version
+from orbweb.spiders.live_admin import LiveAdmin
 from orbweb.spiders.log_place import log_folder
 
 MOST_RUNS = 20
@@ -124,12 +127,25 @@ def _log_lines(settings: Settings) -> str:
 async def _store(admin: Admin) -> dict[str, Any]:
     runs = (await admin.runs())[:MOST_RUNS]
     _, hosts = await admin.hosts.hosts(Sort.BACKLOG, MOST_HOSTS)
+    live, _ = await LiveAdmin(admin.config).read()
     return {
         "servers": await admin.server_info(),
         "hosts": [host_record(row) for row in hosts],
+        "live": _live(live),
         "runs": [{**run_record(info), **await _of_run(admin, info)} for info in runs],
         "kept": {job: await _kept(admin, job) for job in sorted({info.job for info in runs})},
     }
+
+
+def _live(values: LiveValues) -> list[dict[str, Any]]:
+    """The live values by the name of their setting, so that those of secrets are known as such."""
+    return [
+        {
+            **{name: getattr(each, name) for name in ("place", "by", "why", "at_ms", "until_ms")},
+            Place.read(each.place).key: each.value,
+        }
+        for each in values.entries
+    ]
 
 
 async def _of_run(admin: Admin, info: Any) -> dict[str, Any]:

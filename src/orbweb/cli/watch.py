@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from orbweb.batch.work import RUN_PREFIX
 from orbweb.cli import show
 from orbweb.cli.store import ask
 from orbweb.errors import ConfigError
@@ -175,6 +174,8 @@ def unfinished(counts: Status) -> int:
 
 def go_on(info: RunInfo) -> str:
     """How a run that has stopped is gone on with."""
+    from orbweb.batch.work import RUN_PREFIX
+
     if info.run.startswith(RUN_PREFIX):
         return "start the spider again; it goes on with the batch that is open"
     named = f" with --run-id {info.run}" if info.run else ""

@@ -50,11 +50,13 @@ def tell_node(text: Exposition, who: Speaker, spoke_at: float, beat: Mapping[str
         (of.NODE_FETCHING, "fetching"),
         (of.CONFIG_VERSION, "config"),
     ):
-        if name in beat:
-            text.add(metric, float(beat[name]), *labels)
-    _tell_vitals(text, labels, beat.get("vitals", {}))
-    for sink, (seconds, _) in beat.get("sinks", {}).items():
-        text.add(of.SINK_WAITING, float(seconds), *labels, sink)
+        if (number := _number(beat.get(name))) is not None:
+            text.add(metric, number, *labels)
+    _tell_vitals(text, labels, _part(beat, "vitals"))
+    for sink, told in _part(beat, "sinks").items():
+        seconds = _number(told[0]) if isinstance(told, list) and told else None
+        if seconds is not None:
+            text.add(of.SINK_WAITING, seconds, *labels, sink)
 
 
 def node_state(beat: Mapping[str, Any]) -> str:
@@ -64,9 +66,7 @@ def node_state(beat: Mapping[str, Any]) -> str:
     return "stopping" if beat.get("stopping") else "working"
 
 
-def _tell_vitals(
-    text: Exposition, labels: tuple[str, str, str], vitals: Mapping[str, float]
-) -> None:
+def _tell_vitals(text: Exposition, labels: tuple[str, str, str], vitals: Mapping[str, Any]) -> None:
     for metric, name, unit in (
         (of.NODE_CPU, "cpu", 0.01),
         (of.NODE_MEMORY, "rss", 1),
@@ -76,8 +76,18 @@ def _tell_vitals(
         (of.NODE_DISK, "disk_total", 1),
         (of.NODE_DISK_FREE, "disk_free", 1),
     ):
-        if name in vitals:
-            text.add(metric, round(vitals[name] * unit, 4), *labels)
+        if (number := _number(vitals.get(name))) is not None:
+            text.add(metric, round(number * unit, 4), *labels)
+
+
+def _part(beat: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A part of a heartbeat; empty where a node of another version says something else there."""
+    found = beat.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def tell_counts(text: Exposition, who: Speaker, counts: Counts) -> None:

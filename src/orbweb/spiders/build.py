@@ -223,6 +223,22 @@ class TrialParts:
 
 
 @asynccontextmanager
+async def live_settings(
+    spider: BaseSpider, settings: Settings, book: ConfigBook | None
+) -> AsyncIterator[Settings]:
+    """The settings as a node of the spider has them when it begins now, live values among them.
+
+    `book`: the store's live values; None without a store. Acknowledges nothing.
+    """
+    live = _live_node(spider, settings, Start(), uuid.uuid4().hex, book)
+    try:
+        await live.begin()
+        yield live.settings
+    finally:
+        await live.close()
+
+
+@asynccontextmanager
 async def trial_parts(
     spider: BaseSpider, settings: Settings, robots: RobotsStore
 ) -> AsyncIterator[TrialParts]:

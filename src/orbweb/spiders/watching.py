@@ -26,6 +26,7 @@ from orbweb.engine.report import RunReport
 from orbweb.engine.threads import loop_factory
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.configbook import ConfigBook
+from orbweb.frontier.deliveries import Deliveries
 from orbweb.frontier.notes import NoteBook, NoteKind
 from orbweb.frontier.roles import Role
 from orbweb.frontier.servers import Servers
@@ -96,7 +97,11 @@ def _build_watch(
             silences=silences,
             limits=lambda: limits_of(current()),
             policy=lambda: policy_of(current(), names),
-            post=Post(channels, settings["ALERTS_LANGUAGE"]),
+            post=Post(
+                channels,
+                settings["ALERTS_LANGUAGE"],
+                count=Deliveries(client, prefix).count,
+            ),
             who=uuid.uuid4().hex,
             rank=STANDING_RANK if standing else NODE_RANK if channels else MUTE_RANK,
             interval_seconds=settings["ALERTS_INTERVAL"],
