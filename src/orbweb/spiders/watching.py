@@ -242,6 +242,23 @@ class WatchThread:
         await self._run(self._stopped, lambda: self._hurry)
 
 
+CHANNELS = (
+    *("WARNING_FEISHU_WEBHOOK", "WARNING_DINGTALK_WEBHOOK", "WARNING_WECHAT_WEBHOOK"),
+    *("WARNING_EMAIL", "ALERTS_CHANNELS", "ALERTS_HEARTBEAT_URL"),
+)
+"""Settings that name somebody who is to be told."""
+
+
+def say_without_store(settings: Mapping[str, Any]) -> None:
+    """Say that nobody will be told, where somebody is to be: a crawl in memory has no judge."""
+    if named := [name for name in CHANNELS if settings[name]]:
+        log.warning(
+            "%s: an AirSpider has no store, so there are no alarms; a Spider has them. Its exit "
+            "code and --gate say how it went",
+            ", ".join(named),
+        )
+
+
 @asynccontextmanager
 async def watching(current: Current, servers: Servers | None) -> AsyncIterator[NodeWatch | None]:
     """A watch for as long as the block lasts; None without a store or with WARNING_ENABLE off."""
