@@ -48,19 +48,21 @@ def rate(fleet: Fleet, since: float, seconds: float) -> float:
 
 
 def rows(fleet: Fleet) -> list[dict[str, object]]:
-    text = (fleet.directory / "items.jsonl").read_text()
+    path = fleet.directory / "items.jsonl"
+    text = path.read_text() if path.exists() else ""
     return [json.loads(line) for line in text[: text.rfind("\n")].splitlines()]
 
 
 def test_two_nodes_take_live_values_roll_them_back_and_let_them_end(tmp_path: Path) -> None:
     script = tmp_path / "shop.py"
     script.write_text(SPIDER)
-    with Fleet(tmp_path, "", script=script, latency=0.02, ORBWEB_DOWNLOAD_DELAY=0.05) as fleet:
+    settings = {"ORBWEB_DOWNLOAD_DELAY": 0.05, "ORBWEB_HEARTBEAT_INTERVAL": 0.5}
+    with Fleet(tmp_path, "", script=script, latency=0.02, **settings) as fleet:
         nodes = [fleet.start(), fleet.start()]
-        fleet.until(10)
-        fleet.until_true(
-            lambda: len(json.loads(fleet.orbweb("nodes", "Shop", "--json"))) == 2, 20, "two nodes"
-        )
+        fleet.until_true(lambda: fleet.asked() > 10, 20, "pages")
+        fleet.until_true(lambda: len({row["pid"] for row in rows(fleet)}) == 2, 20, "two nodes")
+        while len(json.loads(fleet.orbweb("nodes", "Shop", "--json"))) < 2:
+            pass  # a node that has just begun has not said so yet
 
         at = change(fleet, "set", "DOWNLOAD_DELAY", "0.5") + 0.2
         assert rate(fleet, at, 2) <= 2.5
