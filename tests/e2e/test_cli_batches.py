@@ -113,8 +113,8 @@ def test_options_that_do_not_fit_are_refused(shell: Shell) -> None:
     assert "--once goes with --monitor" in shell(*run, "--once", code=2).stderr
     assert "the batch is the run" in shell(*run, "--fresh", code=2).stderr
     assert "no table shop_task" in shell(*run, code=2).stderr
-    assert "is no BatchSpider" in shell("batches", "../plain/plain.py", code=2).stderr
-    plain = shell("run", "../plain/plain.py", "--monitor", code=2)
+    assert "is no BatchSpider" in shell("batches", "../plain/spiders/plain.py", code=2).stderr
+    plain = shell("run", "../plain/spiders/plain.py", "--monitor", code=2)
     assert "--monitor is for a BatchSpider" in plain.stderr
 
 
