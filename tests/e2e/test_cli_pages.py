@@ -258,6 +258,13 @@ def test_failed_requests_are_grouped_by_their_cause(scene: Scene) -> None:
     assert f"{group['group']}  1 × KeyError: 'price' · shop.py:" in text
 
 
+def test_a_list_shows_the_largest_groups(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbweb.cli.failed.SHOWN_GROUPS", 1)
+    text = scene.call("failed", "list", "Shop").out
+    assert text.count(" × HTTP status") == 1
+    assert "… and 2 more groups" in text
+
+
 def test_failed_requests_are_chosen_by_cause_node_and_age(scene: Scene) -> None:
     def total(*words: str) -> int:
         return int(scene.call("failed", "list", "Shop", *words, "--json").json["total"])

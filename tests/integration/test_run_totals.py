@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from tests.servers import Server
+from tests.servers import Server, redis_binary
 
 from orbweb.engine.teller import Teller
 from orbweb.frontier import totals as module
@@ -15,10 +15,18 @@ from orbweb.frontier.totals import RunTotals
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.monitor.counts import Counts, added_up, decode, encode, total
 
+KINDS = [
+    "valkey",
+    pytest.param(
+        "redis",
+        marks=pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed"),
+    ),
+]
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    server = Server("valkey")
+
+@pytest.fixture(scope="module", params=KINDS)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    server = Server(request.param)
     yield server
     server.stop()
 

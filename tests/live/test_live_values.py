@@ -12,7 +12,7 @@ from tests.live.pair import LI, Pair, beats, working
 from tests.servers import Server
 
 from orbweb.config.place import Place
-from orbweb.config.values import Canary
+from orbweb.config.values import Canary, Entry
 from orbweb.errors import ConfigError
 
 
@@ -140,6 +140,22 @@ async def test_a_bad_value_is_refused_before_it_is_stored(
 async def test_a_canary_of_what_the_store_decides_is_refused(quiet: Pair) -> None:
     with pytest.raises(ConfigError, match="some nodes cannot"):
         await quiet.set("DOWNLOAD_DELAY", "1", canary=Canary(percent=50))
+
+
+async def test_a_value_without_measure_is_refused(quiet: Pair) -> None:
+    with pytest.raises(ConfigError, match="65536 is the most"):
+        await quiet.set("X_LONG", "x" * 70_000)
+
+
+async def test_what_was_told_while_nobody_listened_is_found_by_a_look(
+    live_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orbweb.spiders.live_store.POLL_SECONDS", 0.3)
+    async with working(live_server.url, tmp_path, DOWNLOAD_DELAY=0.05) as pair:
+        values = (await pair.admin.read())[0].put(Entry("PARSE.label", "quietly", "li"))[0]
+        stored = {"version": values.version, "values": values.pack()}
+        await pair.client.hset("{t:0}:config", mapping=stored)  # nothing is pushed
+        await pair.until(lambda: all(s.live["label"] == "quietly" for s in pair.spiders), 2)
 
 
 async def test_the_heartbeat_says_the_version(live_server: Server, tmp_path: Path) -> None:

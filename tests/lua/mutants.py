@@ -326,8 +326,8 @@ MUTANTS = (
     Mutant(
         "bloom looks at four words of sixteen",
         "seen_bloom",
-        "for word = 1, 16 do\n    if word > chosen",
-        "for word = 1, 4 do\n    if word > chosen",
+        "for word = 1, 13, 4 do",
+        "for word = 1, 4, 4 do",
     ),
     Mutant(
         "bloom forgets what its block held",

@@ -180,7 +180,7 @@ async def test_20_a_slow_host_does_not_hold_up_a_fast_one(store: Server) -> None
         def parse(self, response: Any) -> Any: ...
 
     changes = {"CONCURRENT_REQUESTS": 8, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
-    with Site(lambda hit: Page(delay=0.2)) as slow, Site(lambda hit: Page(delay=0.01)) as fast:
+    with Site(lambda hit: Page(delay=0.4)) as slow, Site(lambda hit: Page(delay=0.01)) as fast:
         await crawl(Two, project(store, **changes))
         began = min(slow.hits[0].at, fast.hits[0].at)
     assert len(slow.hits) == len(fast.hits) == 40

@@ -27,6 +27,8 @@ LONGEST_ERROR = 100
 """Characters of an error that a list shows; `failed show` shows all."""
 LONGEST_HARMLESS = 3
 """Characters of a word that is no secret, wherever it stands."""
+SHOWN_GROUPS = 20
+"""Causes of one reason that a list shows, those with the most first."""
 SHOWN_TEXT = 400
 """Characters of a kept body that `failed show` shows; `orbweb shell failed:ID` has all."""
 
@@ -54,8 +56,12 @@ def list_letters(
         return
     for name, count in found.reasons.most_common():
         print(f"{name}  {show.number(count)}  {_text(name)}".rstrip())
-        for group in groups_of(found, name):
+        groups = groups_of(found, name)
+        for group in groups[:SHOWN_GROUPS]:
             _print_group(found, group, letters)
+        if len(groups) > SHOWN_GROUPS:
+            left = show.number(len(groups) - SHOWN_GROUPS)
+            print(f"  … and {left} more groups (--host, --since narrow it; --json has all)")
         shown = sum(letter.reason == name for letter in letters)
         if count > shown:
             print(f"  … and {show.number(count - shown)} more (--limit 0 shows all)")

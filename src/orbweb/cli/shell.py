@@ -70,14 +70,12 @@ def _interact(prompt: Prompt) -> None:
         _interact_plainly(prompt, banner="")
         return
     try:
-        from IPython.terminal.embed import (  # type: ignore[import-not-found, unused-ignore]
-            InteractiveShellEmbed,
-        )
+        from IPython import start_ipython  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         _interact_plainly(prompt, prompt.banner())
     else:
         print(prompt.banner())
-        InteractiveShellEmbed(user_ns=prompt.names, banner1="")()
+        start_ipython(argv=["--no-banner"], user_ns=prompt.names)
 
 
 def _interact_plainly(prompt: Prompt, banner: str) -> None:

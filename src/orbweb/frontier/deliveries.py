@@ -18,7 +18,7 @@ class Deliveries:
 
     def __init__(self, client: Redis, prefix: str) -> None:
         self._client = client
-        self._key = ShardKeys(prefix).alert_deliveries
+        self._key = ShardKeys(prefix).alerts("deliveries")
 
     async def count(self, channel: str, result: str) -> None:
         """One more try on a channel; a call that is repeated counts twice."""

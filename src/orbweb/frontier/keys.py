@@ -92,11 +92,6 @@ class ShardKeys:
     def config_acks(self) -> str:
         return f"{self.config}:acks"
 
-    @property
-    def alert_deliveries(self) -> str:
-        """How often alerts were delivered and refused, by channel."""
-        return f"{self.tag}:alerts:deliveries"
-
     def robots(self, origin: str) -> str:
         return f"{self.tag}:robots:{origin}"
 

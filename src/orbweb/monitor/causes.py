@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -49,6 +50,7 @@ class Group:
         self.count += 1
 
 
+@lru_cache(maxsize=4096)
 def cause_of(reason: str, error: str, host: str) -> Cause:
     """The cause of one failure. Short numbers, such as a status, make another cause."""
     found = _PLACE.search(error)

@@ -20,6 +20,9 @@ from orbweb.spiders.live import Ack
 TRIES = 5
 """How often an act is made anew because somebody else was faster."""
 
+LONGEST_VALUE = 65_536
+"""Bytes of one value as JSON."""
+
 Act = Callable[[LiveValues, int], tuple[LiveValues, Line]]
 """From the values as they are, and the store's clock (ms), to the next version."""
 
@@ -93,6 +96,11 @@ class LiveAdmin:
         switches = await self.switches()
         self._check_job(place, switches)
         read = checked(place, value, "the value", switches, textual=textual)
+        if (size := len(msgspec.json.encode(read))) > LONGEST_VALUE:
+            raise ConfigError(
+                f"{place} would have {size} bytes; every node reads all values, so {LONGEST_VALUE} "
+                "is the most"
+            )
         if canary is not None:
             check_canary(place)
 

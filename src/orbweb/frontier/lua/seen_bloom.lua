@@ -9,27 +9,26 @@
 --   :seen:N:S  string  segment S of part N: up to 1024 blocks; `size` is the number of blocks
 
 local SEEN_ERRS = true
-local SIXTEEN = '<' .. string.rep('I4', 16)
-local byte, sub, words_of, pack_words = string.byte, string.sub, struct.unpack, struct.pack
+local SIXTEEN, FOUR = '<' .. string.rep('I4', 16), '<I4I4I4I4'
+local sub, words_of, pack_words = string.sub, struct.unpack, struct.pack
 local POWER = {
   [0] = 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288,
   1048576, 2097152, 4194304, 8388608, 16777216, 33554432, 67108864, 134217728, 268435456, 536870912, 1073741824,
   2147483648,
 }
 local memo_mark, digest, memo_number -- the mark that was looked at last, and what tells its places
-local places, chosen = {}, 0 -- its bit in each word; of how many words that is known
+local powers, chosen = {}, 0 -- its bit in each word; of how many words that is known
 
--- Four times five bits from the next five hex digits. Few of the places are needed to see that a mark is
--- not there.
+-- Eight times five bits from the next ten hex digits: the second four come first.
 local function choose()
-  local first = 11 + chosen / 4 * 5
-  local bits = tonumber(sub(digest, first, first + 4), 16)
-  for word = chosen + 1, chosen + 4 do
+  local first = 11 + chosen / 8 * 10
+  local bits = tonumber(sub(digest, first, first + 9), 16)
+  for i = 4, 11 do
     local place = bits % 32
-    places[word] = place
+    powers[chosen + 1 + i % 8] = POWER[place]
     bits = (bits - place) / 32
   end
-  chosen = chosen + 4
+  chosen = chosen + 8
 end
 
 -- Finds and reads the block of a mark, unless the part was looked at for it last; the other 80 of the
@@ -46,22 +45,27 @@ local function look_at(part, mark)
   part.block = call('GETRANGE', part.segment, part.offset, part.offset + 63)
 end
 
--- Bits are looked at in single bytes, as the first or second one tells of most marks that they are new.
+-- Four words at a time: the first of them tell of most marks that they are new. In arithmetic, as calls of
+-- the library would cost more than the rest.
 local function seen_has(part, mark)
   look_at(part, mark)
   local block = part.block
   if block == '' then return false end
-  for word = 1, 16 do
+  for word = 1, 13, 4 do
     if word > chosen then choose() end
-    local place = places[word]
-    local within = place % 8
-    local power = POWER[within]
-    if byte(block, word * 4 - 3 + (place - within) / 8) % (power * 2) < power then return false end
+    local a, b, c, d = words_of(FOUR, block, word * 4 - 3)
+    local power = powers[word]
+    if a % (power * 2) < power then return false end
+    power = powers[word + 1]
+    if b % (power * 2) < power then return false end
+    power = powers[word + 2]
+    if c % (power * 2) < power then return false end
+    power = powers[word + 3]
+    if d % (power * 2) < power then return false end
   end
   return true
 end
 
--- Bits are set in arithmetic: sixteen calls of the library would cost more than the rest.
 local function seen_put(part, mark)
   look_at(part, mark)
   local words
@@ -75,7 +79,7 @@ local function seen_put(part, mark)
   end
   while chosen < 16 do choose() end
   for word = 1, 16 do
-    local power = POWER[places[word]]
+    local power = powers[word]
     if words[word] % (power * 2) < power then words[word], is_new = words[word] + power, true end
   end
   part.mark = nil

@@ -1,0 +1,175 @@
+"""`orbweb config` on a real store without nodes; each undo is pasted and works."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.test_cli_hosts import Answer
+from tests.servers import Server
+
+from orbweb.cli import main
+from orbweb.frontier.operator import Author
+from orbweb.frontier.steering import HostAdmin
+
+Call = Callable[..., Answer]
+WHY = ("--reason", "a test")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server("valkey")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def orbweb(
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Call]:
+    """Runs a command in this process."""
+    server.client().flushall()
+    server.client().hset("{orbweb:0}:switches", "books", b'{"price_v2": false, "words": []}')
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith(("ORBWEB_", "NETSPY_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("ORBWEB_REDIS_URL", server.url)
+
+    def call(*words: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["orbweb", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        code = ended.value.code
+        return Answer(code if isinstance(code, int) else 0, out, err)
+
+    yield call
+    logger = logging.getLogger("orbweb")
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+
+
+def values(orbweb: Call) -> dict[str, Any]:
+    found = orbweb("config", "list", "--json").json["values"]
+    return {f"{each['scope']}:{each['of']}/{each['key']}": each["value"] for each in found}
+
+
+def test_a_value_is_set_shown_and_undone(orbweb: Call) -> None:
+    done = orbweb("config", "set", "DOWNLOAD_DELAY", "1.5", "--host", "HTTP://Shop.Example/x", *WHY)
+    assert done.code == 0
+    assert "DOWNLOAD_DELAY [host:shop.example]  – → 1.5" in done.out
+    assert "no node that it concerns is at work" in done.err
+    changed = orbweb(
+        *("config", "set", "DOWNLOAD_DELAY", "2", "--host", "shop.example"),
+        *("--for", "30m", "--author", "li", *WHY),
+    )
+    assert "1.5 → 2.0  until" in changed.out
+    assert "set by li" in changed.out
+    for answer in (changed, done):
+        (words,) = answer.undo
+        assert orbweb(*words).code == 0
+        assert values(orbweb) == (
+            {"host:shop.example/DOWNLOAD_DELAY": 1.5} if answer is changed else {}
+        )
+    verbs = [line["verb"] for line in orbweb("config", "history", "--json").json]
+    assert verbs == ["unset", "set", "set", "set"]
+
+
+def test_every_scope_and_kind_is_kept_as_it_was_meant(orbweb: Call) -> None:
+    for words in (
+        ("EXCLUDE_URLS", "/a,/b"),
+        ("RETRY_TIMES", "2", "--job", "books"),
+        ("PARSE.price_v2", "on", "--job", "books", "--run-id", "7"),
+        ("PARSE.words", "x,y"),
+        ("MAX_RESPONSE_SIZE", "2MiB", "--host", "h:8080"),
+        ("CONCURRENT_REQUESTS", "4", "--node", "4f5a"),
+        ("X_MINE", '{"a": 1}'),
+    ):
+        assert orbweb("config", "set", *words, *WHY).code == 0
+    assert values(orbweb) == {
+        "global:/EXCLUDE_URLS": ["/a", "/b"],
+        "job:books/SPIDER_MAX_RETRY_TIMES": 2,
+        "run:books:7/PARSE.price_v2": True,
+        "global:/PARSE.words": ["x", "y"],
+        "host:h:8080/MAX_RESPONSE_SIZE": 2 * 1024 * 1024,
+        "node:4f5a/CONCURRENT_REQUESTS": 4,
+        "global:/X_MINE": {"a": 1},
+    }
+    assert orbweb("config", "rollback", "2", *WHY).code == 0
+    assert len(values(orbweb)) == 2
+    assert "–" in orbweb("config", "diff", "2", "7").out
+    found = orbweb("config", "get", "RETRY_TIMES", "--job", "books", "--json").json
+    assert found["key"] == "SPIDER_MAX_RETRY_TIMES"
+    assert [each["value"] for each in found["live"]] == [2]
+    assert found["base"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("set", "DOWNLOAD_DELAY", "1"), "add --reason TEXT"),
+        (("set", "DOWNLOAD_DELY", "1", *WHY), "did you mean DOWNLOAD_DELAY?"),
+        (("set", "LOG_LEVEL", "LOUD", *WHY), "choose one of DEBUG"),
+        (("set", "LOG_LEVEL", "DEBUG", "--canary", "1", *WHY), "is at work now"),
+        (("set", "LOG_LEVEL", "DEBUG", "--canary", "none", *WHY), "a number of nodes or a part"),
+        (("set", "DOWNLOAD_DELAY", "1", "--canary", "10%", *WHY), "some nodes cannot"),
+        (("set", "LOG_LEVEL", "DEBUG", "--for", "soon", *WHY), "--for"),
+        (("set", "LOG_LEVEL", "DEBUG", "--job", "a", "--node", "b", *WHY), "exclude each other"),
+        (("set", "LOG_LEVEL", "DEBUG", "--run-id", "b", *WHY), "add --job JOB"),
+        (("unset", "LOG_LEVEL", *WHY), "there is no live value"),
+        (("promote", "LOG_LEVEL", *WHY), "no canary"),
+        (("rollback", "99", *WHY), "not in the history"),
+        (("diff",), "never been changed"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_stored(
+    orbweb: Call, words: tuple[str, ...], text: str
+) -> None:
+    answer = orbweb("config", *words)
+    assert answer.code == 2
+    assert text in answer.err
+    assert orbweb("config", "list", "--json").json == {"version": 0, "values": []}
+
+
+def test_a_delay_below_the_approved_rate_is_told_to_be_clamped(
+    orbweb: Call, server: Server
+) -> None:
+    async def approve() -> None:
+        from redis.asyncio import Redis
+
+        client = Redis(unix_socket_path=str(server.socket))
+        admin = HostAdmin(lambda shard: client, "orbweb")
+        await admin.rates.approve("shop.example", 500, Author("ann", "asked"), 60_000)
+        await client.aclose()
+
+    asyncio.run(approve())
+    answer = orbweb("config", "set", "DOWNLOAD_DELAY", "0.1", "--host", "shop.example", *WHY)
+    assert answer.code == 0
+    assert "the approved 2/s holds all the same" in answer.err
+
+
+def test_secrets_are_masked_and_left_out_of_the_undo(orbweb: Call) -> None:
+    first = orbweb("config", "set", "PROXY_LIST", "http://u:hunter2@p:1", *WHY)
+    second = orbweb("config", "set", "PROXY_LIST", "http://u:hunter3@p:2", *WHY)
+    shown = "".join(
+        answer.out + answer.err
+        for answer in (first, second, orbweb("config", "list"), orbweb("config", "history"))
+    )
+    assert "hunter" not in shown
+    assert shlex.split(shown)
+
+
+def test_acks_without_a_node(orbweb: Call) -> None:
+    assert orbweb("config", "acks", "--json").json == {"version": 0, "nodes": []}
+    assert "no node is at work" in orbweb("config", "acks").out
