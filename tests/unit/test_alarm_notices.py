@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from orbweb.alarms.finding import Finding
 from orbweb.alarms.notices import Letter, Policy, Quiet, Route, Silence, Told, new_letters
 from orbweb.alarms.policy import policy_of
 from orbweb.alarms.rules import Severity
-from orbweb.alarms.states import MOST_ALARMS, Alarm, Alarms, Finding, State, step
+from orbweb.alarms.states import MOST_ALARMS, Alarm, Alarms, State, step
 from orbweb.errors import ConfigError
 from orbweb.settings import load_settings
 from orbweb.spiders.watching import say_without_store
