@@ -31,6 +31,8 @@ class ForwardProxy:
         """The status that every request is answered with, instead of being passed on; 0 = none."""
         self.drop = 0
         """So many requests are passed on, and their connection is closed before the answer."""
+        self.deaf = False
+        """It takes connections and says nothing."""
         self.port = 0
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -68,6 +70,8 @@ class ForwardProxy:
         try:
             with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 first = await reader.readexactly(1)
+                if self.deaf:
+                    await asyncio.Event().wait()
                 if first == b"\x05":
                     await self._socks(reader, writer)
                 else:
@@ -90,7 +94,11 @@ class ForwardProxy:
             return await writer.drain()
         if method == "CONNECT":
             host, _, port = target.rpartition(":")
-            upstream = await self._connect(host, int(port))
+            try:
+                upstream = await self._connect(host, int(port))
+            except OSError:
+                writer.write(b"HTTP/1.1 502 not there\r\nContent-Length: 0\r\n\r\n")
+                return await writer.drain()
             writer.write(b"HTTP/1.1 200 there\r\n\r\n")
             return await self._join(reader, writer, *upstream)
         url = urlsplit(target)
@@ -134,7 +142,11 @@ class ForwardProxy:
             host = (await reader.readexactly((await reader.readexactly(1))[0])).decode()
         port = int.from_bytes(await reader.readexactly(2))
         self.asked.append(f"SOCKS {host}:{port}")
-        upstream = await self._connect(host, port)
+        try:
+            upstream = await self._connect(host, port)
+        except OSError:
+            writer.write(bytes([5, 5, 0, 1, 0, 0, 0, 0, 0, 0]))
+            return
         writer.write(bytes([5, 0, 0, 1, 0, 0, 0, 0, 0, 0]))
         await self._join(reader, writer, *upstream)
 

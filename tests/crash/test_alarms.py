@@ -246,8 +246,12 @@ def test_a_source_of_tasks_that_does_not_answer(scene: Scene) -> None:
 
 
 def test_a_storm_of_429(scene: Scene) -> None:
-    scene.node("Refused", PAGES=40, ORBWEB_SPIDER_MAX_RETRY_TIMES=0, ORBWEB_DOWNLOAD_DELAY=0)
-    scene.told_once("blocked")
+    """The host is left alone for longer each time, so a storm lasts: it ends with the node here."""
+    scene.command("alerts", "watch")
+    node = scene.node("Refused", ORBWEB_SPIDER_MAX_RETRY_TIMES=0, ORBWEB_DOWNLOAD_DELAY=0)
+    scene.told_once("blocked", 30.0)
+    node.signal(signal.SIGTERM)
+    assert node.wait() == 75
     scene.over("blocked")
 
 

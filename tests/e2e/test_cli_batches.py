@@ -79,7 +79,7 @@ def test_a_new_batch_spider_runs_at_once(shell: Shell) -> None:
 def test_a_new_spider_runs_at_once(shell: Shell) -> None:
     shell("new", "my-shop")
     shell.directory /= "my-shop"
-    shell("run", "my_shop.py", *shell.site, *FAST)
+    shell("run", "my_shop", *shell.site, *FAST)
     rows = (shell.directory / "items.jsonl").read_text().splitlines()
     assert len(rows) == shop.GOOD_PRODUCTS
 

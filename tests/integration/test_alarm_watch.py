@@ -377,6 +377,41 @@ async def test_when_the_holder_dies_with_the_store_its_deputy_tells_later(
     assert world.inbox.told() == ["store_unreachable"]
 
 
+async def test_a_store_that_hangs_does_not_hold_up_the_end(
+    role: Callable[..., Role], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orbweb.alarms.watch.LAST_LOOK_SECONDS", 0.2)
+    world = World(role)
+    hangs = asyncio.Event()
+
+    async def hang() -> Facts:
+        hangs.set()
+        await asyncio.sleep(60)
+        raise AssertionError("it was not cut off")
+
+    watch = world.watch(look=hang)
+    async with world.at_work(watch) as (task,):
+        await hangs.wait()
+        began = time.monotonic()
+        watch.stop()
+        await asyncio.wait([task], timeout=5)
+        assert task.done()
+        assert time.monotonic() - began < 2.0
+
+
+async def test_a_look_that_fails_leaves_the_fleet_to_another(role: Callable[..., Role]) -> None:
+    world = World(role)
+
+    async def fail() -> Facts:
+        raise ValueError("this fleet cannot be read")
+
+    first, second = world.watch(look=fail, inbox=Inbox()), world.watch()
+    world.down = True
+    async with world.at_work(first, second):
+        await until(lambda: bool(world.inbox.told()))
+        assert not first.fence
+
+
 async def test_a_heartbeat_goes_outside_only_while_alarms_can_be_told(
     role: Callable[..., Role],
 ) -> None:

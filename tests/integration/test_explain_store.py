@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from orbweb.download.robots_entry import EntryKind, RobotsEntry, origin_of
 from orbweb.engine.job_rules import JobRules
 from orbweb.errors import RunLost
 from orbweb.explain.facts import Facts, Inquiry
-from orbweb.explain.verdict import Verdict, verdict_of
+from orbweb.explain.verdict import Standing, Verdict, verdict_of
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Ack, Nack, NewRequest, RunConfig
 from orbweb.frontier.robots import ValkeyRobotsStore
@@ -24,6 +25,7 @@ from orbweb.frontier.spread import shared_frontier
 from orbweb.frontier.urls import Place, UrlState, Wanted
 from orbweb.model.codec import encode
 from orbweb.model.fingerprint import fingerprint, request_id
+from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.url import host_of
 from orbweb.monitor.crawl_line import CrawlLine, encode_line, time_text
@@ -82,7 +84,12 @@ class Crawl:
         return await self.admin.urls.look("Shop", "", info.epoch, info.status.shards, wanted(url))
 
     async def facts(self, url: str) -> Facts:
-        inquiry = Inquiry("Shop", None, default_rules=JobRules(obey_robots=False))
+        inquiry = Inquiry(
+            "Shop",
+            None,
+            default_rules=JobRules(obey_robots=False),
+            said=lambda b: json.loads(b or "{}"),
+        )
         return await inquiry.ask(self.admin, await self.admin.find("Shop"), url)
 
     async def verdict(self, url: str) -> Verdict:
@@ -131,6 +138,25 @@ async def test_a_request_is_told_at_each_place_of_its_life(crawl: Crawl, kind: S
     assert delayed.request is not None
     assert delayed.request.retries == 1
     assert 0 < delayed.until_ms - delayed.at_ms <= 50_000
+
+
+async def test_a_request_whose_node_has_no_proxy_for_its_host_says_so(crawl: Crawl) -> None:
+    await crawl.open()
+    await crawl.frontier.add([new(URL), new("http://other.test/b")])
+    assert (await crawl.verdict(URL)).reason == Reason.QUEUED
+    await crawl.frontier.renew("node-7", 60_000, [], b'{"no_proxy": ["shop.test"]}')
+    for place in (Place.QUEUED, Place.LEASED, Place.DELAYED):
+        if place is Place.LEASED:
+            leases = await crawl.claim(2)
+        if place is Place.DELAYED:
+            await crawl.frontier.nack([Nack(*one.held, 50_000, counted=False) for one in leases])
+        assert (await crawl.look(URL)).place is place
+        verdict = await crawl.verdict(URL)
+        if place is not Place.LEASED:
+            assert (verdict.standing, verdict.reason) == (Standing.WAITING, Reason.NO_PROXY)
+            assert "node node-7 found none" in verdict.details[0]
+            assert "PROXY_LIST" in verdict.advice[0].text
+        assert (await crawl.verdict("http://other.test/b")).reason != Reason.NO_PROXY
 
 
 async def test_the_end_of_a_request_is_told(crawl: Crawl) -> None:

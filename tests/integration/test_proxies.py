@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 import ssl
 import subprocess
@@ -17,10 +18,13 @@ from tests.gates import OpenGate
 from tests.ports import free_port
 from tests.proxies import ForwardProxy
 
-from orbweb.download.base import DownloadError
+from orbweb.download.base import DownloadError, Failed, Fetched
+from orbweb.download.chain import Chain
 from orbweb.download.http import BodyLimits, HttpDownloader, HttpOptions
 from orbweb.download.proxied import ProxiedDownloader
 from orbweb.download.proxies import PoolOptions, ProxyPool
+from orbweb.download.robots import ROBOTS_MAX_BYTES, MemoryRobotsStore, Robots, RobotsOptions
+from orbweb.download.send import Sender
 from orbweb.errors import NoProxyFree
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
@@ -149,7 +153,9 @@ async def test_https_goes_through_a_tunnel(scheme: str, certificate: Path) -> No
             assert line.gate.entered == 1, "the CONNECT is no send to the host"
             error = await line.error(origin.url + "/b")
             assert error.reason is Reason.TLS
-            assert line.pool.counts() == {"all": 1, "resting": 0}, "the host's own certificate"
+            assert line.pool.counts() == {"all": 1, "resting": 0, "missed": 0}, (
+                "the host's own certificate"
+            )
         assert origin.peers == [proxy.source]
         assert {word.split()[0] for word in proxy.asked} == (
             {"CONNECT"} if scheme == "http" else {"SOCKS"}
@@ -161,7 +167,33 @@ async def test_a_proxy_that_is_gone_costs_no_attempt(origin: Origin) -> None:
         for n in range(3):
             await line.get(f"{origin.url}/{n}")
         assert origin.peers == [proxy.source] * 3
-        assert line.pool.counts() == {"all": 2, "resting": 1}
+        assert line.pool.counts() == {"all": 2, "resting": 1, "missed": 0}
+
+
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+async def test_a_host_that_no_proxy_reaches_is_a_failed_attempt_and_not_waited_for(
+    scheme: str,
+) -> None:
+    async with proxies(1) as (proxy,), Line(proxy.url(scheme)) as line:
+        for url in (f"https://127.0.0.1:{free_port()}/", f"https://127.0.0.1:{free_port()}/"):
+            error = await line.error(url)
+            assert (error.reason, error.retry) == (Reason.CONNECTION, True)
+            assert proxy.id in str(error)
+        assert line.pool.counts()["resting"] == 0
+        error = await line.error(f"https://127.0.0.1:{free_port()}/", proxy=proxy.url(scheme))
+        assert error.reason is Reason.CONNECTION, "nor is it the fault of a request's own proxy"
+
+
+async def test_a_proxy_that_does_not_answer_rests_and_the_attempt_has_failed(
+    origin: Origin,
+) -> None:
+    async with proxies(2) as (deaf, good), Line(deaf.url(), good.url()) as line:
+        deaf.deaf = True
+        error = await line.error(origin.url.replace("http:", "https:"))
+        assert error.reason is Reason.TIMEOUT
+        assert line.pool.counts()["resting"] == 1
+        await line.get(origin.url)
+    assert origin.peers == [good.source]
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
@@ -269,3 +301,45 @@ async def test_socks_looks_names_up_at_the_proxy(origin: Origin) -> None:
         await line.get(f"http://no.such.name.invalid:{port}/")
         assert proxy.asked == [f"SOCKS no.such.name.invalid:{port}"]
     assert origin.peers == [proxy.source]
+
+
+def chain_of(line: Line) -> Chain:
+    """As nodes have it: robots.txt comes by the same way."""
+    limits = BodyLimits(ROBOTS_MAX_BYTES, truncate=True)
+    robots = Robots(
+        Sender(line.downloader.limited(limits)),
+        MemoryRobotsStore(asyncio.get_running_loop().time),
+        RobotsOptions("test"),
+        holder="node",
+        rng=random.Random(1),
+    )
+    return Chain(line.downloader, robots=robots)
+
+
+async def test_robots_txt_comes_through_the_pool_too(origin: Origin) -> None:
+    async with proxies(1) as (proxy,), Line(proxy.url()) as line:
+        outcome = await chain_of(line).download(Request(origin.url + "/p"), gate=line.gate)
+        assert isinstance(outcome, Fetched)
+    assert origin.peers == [proxy.source] * 2
+
+
+async def test_robots_txt_comes_through_the_requests_own_proxy(origin: Origin) -> None:
+    async with proxies(1) as (proxy,), Line() as line:
+        line.pool.switch(False)
+        request = Request(origin.url + "/p", meta={"proxy": proxy.url()})
+        outcome = await chain_of(line).download(request, gate=line.gate)
+        assert isinstance(outcome, Fetched)
+        assert outcome.response is not None
+        assert outcome.response.proxy == proxy.id
+        bad = await chain_of(line).download(Request(origin.url + "/q", proxy="x"), gate=line.gate)
+        assert isinstance(bad, Failed)
+        assert (bad.reason, bad.retry) == (Reason.PROXY, False)
+    assert origin.peers == [proxy.source] * 2
+
+
+async def test_without_a_proxy_the_chain_ends_with_no_outcome(origin: Origin) -> None:
+    async with Line() as line:
+        with pytest.raises(NoProxyFree):
+            await chain_of(line).download(Request(origin.url + "/p"), gate=line.gate)
+    assert origin.peers == []
+    assert line.gate.meetings == [], "nothing is said of the host"

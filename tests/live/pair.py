@@ -37,6 +37,7 @@ class Hit(NamedTuple):
     agent: str
     host: str
     peer: str
+    """The address that it came from."""
 
 
 class Answer(NamedTuple):
@@ -222,7 +223,6 @@ async def working(
         "REDIS_KEY_PREFIX": PREFIX,
         "CRAWL_LOG_ENABLE": "false",
         "RUN_SUMMARY_ENABLE": "false",
-        "WARNING_ENABLE": "false",
         "LOG_LEVEL": "INFO",
         **{name: str(value) for name, value in settings.items()},
     }

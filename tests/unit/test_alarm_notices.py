@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from orbweb.alarms.finding import Finding
 from orbweb.alarms.notices import Letter, Policy, Quiet, Route, Silence, Told, new_letters
 from orbweb.alarms.policy import policy_of
 from orbweb.alarms.rules import Severity
-from orbweb.alarms.states import MOST_ALARMS, Alarm, Alarms, Finding, State, step
+from orbweb.alarms.states import MOST_ALARMS, Alarm, Alarms, State, step
 from orbweb.errors import ConfigError
 from orbweb.settings import load_settings
+from orbweb.spiders.watching import say_without_store
 
 START = 1_800_000_000_000
 MINUTE = 60_000
@@ -163,6 +165,16 @@ def test_a_policy_is_read_from_settings() -> None:
 def test_a_wrong_policy_says_what_would_be_right(name: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         policy_of(settings(**{name: value}), ["ops"])
+
+
+def test_a_crawl_without_a_store_says_that_nobody_will_be_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    say_without_store(settings())
+    assert caplog.text == ""
+    say_without_store(settings(ALERTS_CHANNELS="ops=https://hooks.example/a-secret"))
+    assert "ALERTS_CHANNELS: an AirSpider has no store" in caplog.text
+    assert "a-secret" not in caplog.text
 
 
 def test_an_alarm_is_pending_fires_and_is_resolved_after_a_calm_while() -> None:

@@ -9,7 +9,15 @@ import pytest
 from tests.unit.engine_world import SITE, Crawler, ListPipeline, Town, links
 
 from orbweb.download.base import DownloadError, Dropped, Failed
-from orbweb.errors import ItemError, NotRetryError, PipelineError, StoreUnavailable, ValidationError
+from orbweb.engine.engine import Engine
+from orbweb.errors import (
+    ItemError,
+    NoProxyFree,
+    NotRetryError,
+    PipelineError,
+    StoreUnavailable,
+    ValidationError,
+)
 from orbweb.frontier.base import RunConfig
 from orbweb.frontier.memory_state import Place, TimedSet
 from orbweb.model.codec import decode, encode
@@ -58,6 +66,24 @@ def test_two_nodes_share_the_work_and_both_end() -> None:
     assert [report.exit_code for report in reports] == [0, 0]
     assert min(report.counts["request_ok"] for report in reports) >= 5
     assert town.chain.most_at_once <= 4
+
+
+def test_a_request_without_a_proxy_comes_again_until_there_is_one_and_loses_no_attempt() -> None:
+    lacks = iter(range(7))
+
+    def page(request: Request) -> str:
+        if next(lacks, None) is not None:
+            raise NoProxyFree("site.test: the proxy pool is empty")
+        return links()
+
+    town = Town({f"{SITE}/a": page}, config=RunConfig(lease_ms=10_000, max_retries=0))
+    build, engines = town.node(Crawler()), list[Engine]()
+    (report,) = town.run(lambda: engines.append(build()) or engines[0])  # type: ignore[func-returns-value]
+    assert (report.exit_code, report.pages) == (0, 1)
+    assert engines[0].stats.get("no_proxy") == 7
+    assert report.counts["retry"] == report.counts["request_failed"] == 0
+    assert 7 * 0.5 <= report.counts["elapsed"] <= 7 * 2.0, "about a second each time"
+    assert letters(town) == {}
 
 
 def test_a_node_never_fetches_more_at_once_than_it_may() -> None:

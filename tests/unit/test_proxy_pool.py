@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orbweb.download import proxies
+from orbweb.download import proxies, proxy_lists
 from orbweb.download.proxies import PoolOptions, ProxyPool
 from orbweb.errors import ConfigError, NoProxyFree
 from orbweb.model.proxy import BadProxyError, Proxy
@@ -87,7 +87,7 @@ async def test_who_finds_none_waits_a_moment_and_gives_up(
         with pytest.raises(NoProxyFree):
             await pool.take(HOST)
     assert pool.is_short
-    assert pool.counts() == {"all": 2, "resting": 2}
+    assert pool.counts() == {"all": 2, "resting": 2, "missed": 3}
     clock.now += proxies.RECENT_SECONDS
     assert (pool.waiting(), pool.is_short) == ((), False)
 
@@ -109,7 +109,7 @@ async def test_a_bad_list_changes_nothing(pool: ProxyPool) -> None:
 
 
 async def test_socks_needs_its_extra(pool: ProxyPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxies, "has_socks", lambda: False)
+    monkeypatch.setattr(proxy_lists, "has_socks", lambda: False)
     with pytest.raises(ConfigError, match=r"entry 1: .*pip install 'orbweb\[socks\]'"):
         pool.replace(["socks5://a:1"])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from orbweb.alarms.facts import Facts, NodeFacts, RunFacts
+from orbweb.alarms.finding import Finding, View, alive, going, of_run
 from orbweb.alarms.past import FOUND, Past
 from orbweb.alarms.rules import RULES, Limits
 
@@ -24,39 +24,6 @@ START_SLACK_MS = 2000
 
 NO_SPACE = ("Errno 28", "No space left", "disk is full", "DiskFull")
 """What errors of a full disk say."""
-
-
-class Finding(NamedTuple):
-    """A rule that does not hold for something, at this instant."""
-
-    rule: str
-    job: str = ""
-    run: str = ""
-    subject: str = ""
-    """What of the run: a node, a host, a pipeline; empty = the run, or the fleet."""
-    value: float = 0.0
-    """What was measured, in the unit of the rule's threshold."""
-    detail: str = ""
-    """The rest, in words of the thing itself: an error's text, a URL."""
-    owner: str = ""
-    hidden: bool = False
-    """Its cause has an alarm of its own: it begins none."""
-
-
-class View(NamedTuple):
-    """What a condition looks at."""
-
-    facts: Facts
-    past: Past
-    limits: Limits
-
-    @property
-    def at_ms(self) -> int:
-        return self.facts.at_ms
-
-    @property
-    def window_ms(self) -> float:
-        return self.limits.window_seconds * 1000
 
 
 def findings(facts: Facts, past: Past, limits: Limits) -> list[Finding]:
@@ -84,29 +51,17 @@ def _hide(found: list[Finding]) -> list[Finding]:
     ]
 
 
-def _of(run: RunFacts, rule: str, subject: str, value: float, detail: str = "") -> Finding:
-    return Finding(rule, run.job, run.run, subject, value, detail, run.owner)
-
-
-def _going(facts: Facts) -> Iterator[RunFacts]:
-    return (run for run in facts.runs if not run.done)
-
-
-def _alive(run: RunFacts, most_silent_ms: float) -> list[NodeFacts]:
-    return [node for node in run.nodes if node.silent_ms < most_silent_ms and not node.ended]
-
-
 # -- nodes
 
 
 def _silent(view: View, limit: float) -> Iterator[Finding]:
     """A node that has not spoken, unless another one has taken its place."""
     watched_ms = view.at_ms - view.past.watched_since_ms
-    for run in _going(view.facts):
+    for run in going(view.facts):
         gone = [node for node in run.nodes if not node.ended and _is_silent(node, view, limit)]
         for node in _not_replaced(gone, run.nodes, view.at_ms):
             silent = min(node.silent_ms, watched_ms) / 1000
-            yield _of(run, "node_silent", node.node[:8], silent, node.place)
+            yield of_run(run, "node_silent", node.node[:8], silent, node.place)
 
 
 def _not_replaced(
@@ -138,36 +93,36 @@ def _is_silent(node: NodeFacts, view: View, limit: float) -> bool:
 
 def _zombies(view: View, limit: float) -> Iterator[Finding]:
     """A node that speaks, but whose work stands still or is lost."""
-    for run in _going(view.facts):
+    for run in going(view.facts):
         for node in run.nodes:
             if node.ended or node.silent_ms > GIVEN_UP_MS:
                 continue
             stuck = node.number("stuck")
             if stuck >= limit:
                 detail = f"{node.place}: the event loop stands still"
-                yield _of(run, "zombie", node.node[:8], stuck, detail)
+                yield of_run(run, "zombie", node.node[:8], stuck, detail)
                 continue
             name = f"lost {node.node}"
             (lost,) = view.past.grown(name, view.at_ms, [node.number("lost")], 5 * view.window_ms)
             (late,) = view.past.grown(f"{name} now", view.at_ms, [node.number("lost")], limit * 500)
             if lost > late > 0:  # again and again, not once as after a stop of the process
                 detail = f"{node.place}: {lost:.0f} leases lost to other nodes"
-                yield _of(run, "zombie", node.node[:8], limit, detail)
+                yield of_run(run, "zombie", node.node[:8], limit, detail)
 
 
 def _cpu(view: View, limit: float) -> Iterator[Finding]:
-    for run in _going(view.facts):
-        for node in _alive(run, 60_000):
+    for run in going(view.facts):
+        for node in alive(run, 60_000):
             cpu = _vital(node, "cpu") / 100
             if cpu > limit:
-                yield _of(run, "cpu", node.node[:8], cpu, node.place)
+                yield of_run(run, "cpu", node.node[:8], cpu, node.place)
 
 
 def _disk(view: View, limit: float) -> Iterator[Finding]:
     """By machine: its nodes see the same disk. A write that found no room counts too."""
-    for run in _going(view.facts):
+    for run in going(view.facts):
         told = set()
-        for node in _alive(run, 60_000):
+        for node in alive(run, 60_000):
             machine = str(node.said.get("host", "?"))
             total, free = _vital(node, "disk_total"), _vital(node, "disk_free")
             used = 1 - free / total if total else 0.0
@@ -175,7 +130,7 @@ def _disk(view: View, limit: float) -> Iterator[Finding]:
             if machine not in told and (used >= limit or full):
                 told.add(machine)
                 detail = full or f"{free / 2**30:.1f} GiB free"
-                yield _of(run, "disk_full", machine, max(used, limit), detail)
+                yield of_run(run, "disk_full", machine, max(used, limit), detail)
 
 
 def _is_full(error: str) -> bool:
@@ -197,14 +152,14 @@ def _sinks(node: NodeFacts) -> Iterator[tuple[str, float, str]]:
 
 
 def _sink_down(view: View, limit: float) -> Iterator[Finding]:
-    for run in _going(view.facts):
+    for run in going(view.facts):
         worst: dict[str, tuple[float, str]] = {}
-        for node in _alive(run, 60_000):
+        for node in alive(run, 60_000):
             for name, seconds, error in _sinks(node):
                 worst[name] = max(worst.get(name, (0.0, "")), (seconds, error))
         for name, (seconds, error) in worst.items():
             if seconds >= limit:
-                yield _of(run, "sink_down", name, seconds, error)
+                yield of_run(run, "sink_down", name, seconds, error)
 
 
 # -- runs
@@ -213,29 +168,29 @@ def _sink_down(view: View, limit: float) -> Iterator[Finding]:
 def _backlog(view: View, limit: float) -> Iterator[Finding]:
     """Too much waits, and more than some minutes ago."""
     hold_ms = view.limits.holds["backlog"] * 1000
-    for run in _going(view.facts):
+    for run in going(view.facts):
         before = view.past.note(
             f"backlog {run.job}:{run.run}", view.at_ms, [run.waiting], max(hold_ms, 60_000)
         )
         if run.waiting > limit and run.waiting > before[0]:
-            yield _of(run, "backlog", "", run.waiting, f"+{run.waiting - before[0]:.0f}")
+            yield of_run(run, "backlog", "", run.waiting, f"+{run.waiting - before[0]:.0f}")
 
 
 def _no_progress(view: View, limit: float) -> Iterator[Finding]:
-    for run in _going(view.facts):
+    for run in going(view.facts):
         name = f"pages {run.job}:{run.run}:{run.epoch}"
         idle = run.paused or run.stopping or not run.waiting + run.leased
-        if idle or not _alive(run, 60_000):
+        if idle or not alive(run, 60_000):
             view.past.series.pop(name, None)
             continue
         stood = view.past.unchanged_ms(name, view.at_ms, run.pages) / 1000
         if stood >= limit:
             whys = Counter(str(node.said.get("limited_by", "?")) for node in run.nodes)
-            yield _of(run, "no_progress", "", stood, whys.most_common(1)[0][0])
+            yield of_run(run, "no_progress", "", stood, whys.most_common(1)[0][0])
 
 
 def _failures(view: View, limit: float) -> Iterator[Finding]:
-    for run in _going(view.facts):
+    for run in going(view.facts):
         counts = [run.pages, run.dead, run.retried]
         name = f"ends {run.job}:{run.run}:{run.epoch}"
         pages, dead, retried = view.past.grown(
@@ -244,21 +199,21 @@ def _failures(view: View, limit: float) -> Iterator[Finding]:
         total = pages + dead + retried
         if total >= view.limits.least_requests and (dead + retried) / total > limit:
             rate = (dead + retried) / total
-            yield _of(run, "failure_rate", "", rate, f"{dead + retried:.0f} / {total:.0f}")
+            yield of_run(run, "failure_rate", "", rate, f"{dead + retried:.0f} / {total:.0f}")
 
 
 def _failed_requests(view: View, limit: float) -> Iterator[Finding]:
-    for run in _going(view.facts):
+    for run in going(view.facts):
         if run.dead >= limit:
-            yield _of(run, "failed_requests", "", run.dead)
+            yield of_run(run, "failed_requests", "", run.dead)
 
 
 def _blocked(view: View, limit: float) -> Iterator[Finding]:
     """By host, over all nodes: answers that refuse us."""
-    for run in _going(view.facts):
+    for run in going(view.facts):
         hosts: Counter[str] = Counter()
         answers: Counter[str] = Counter()
-        for node in _alive(run, 60_000):
+        for node in alive(run, 60_000):
             told = node.said.get("refused")
             for host, (refused, all_of_them) in told.items() if isinstance(told, dict) else ():
                 name = f"refused {node.node} {host}"
@@ -270,14 +225,14 @@ def _blocked(view: View, limit: float) -> Iterator[Finding]:
         for host, refused in hosts.items():
             if refused >= LEAST_REFUSED and refused / answers[host] > limit:
                 detail = f"{refused} / {answers[host]}"
-                yield _of(run, "blocked", host, refused / answers[host], detail)
+                yield of_run(run, "blocked", host, refused / answers[host], detail)
 
 
 def _dns(view: View, limit: float) -> Iterator[Finding]:
-    for run in _going(view.facts):
+    for run in going(view.facts):
         failed = total = 0.0
         host = ""
-        for node in _alive(run, 60_000):
+        for node in alive(run, 60_000):
             counts = [node.number("dns"), node.number("attempts")]
             name = f"dns {node.node}"
             born = view.at_ms - node.age_ms
@@ -285,7 +240,9 @@ def _dns(view: View, limit: float) -> Iterator[Finding]:
             failed, total = failed + new, total + attempts
             host = str(node.said.get("dns_host", "")) or host
         if failed >= LEAST_REFUSED and failed / total > limit:
-            yield _of(run, "dns_failure", "", failed / total, f"{host}: {failed:.0f} / {total:.0f}")
+            yield of_run(
+                run, "dns_failure", "", failed / total, f"{host}: {failed:.0f} / {total:.0f}"
+            )
 
 
 def _nothing_done(view: View, limit: float) -> Iterator[Finding]:
@@ -318,21 +275,21 @@ def _schedule(view: View, limit: float) -> Iterator[Finding]:
 
 
 def _duplicates(view: View, limit: float) -> Iterator[Finding]:
-    for run in _going(view.facts):
+    for run in going(view.facts):
         if run.checked >= LEAST_CHECKED and run.duplicates > limit:
-            yield _of(run, "duplicates", "", run.duplicates, f"{run.checked}")
+            yield of_run(run, "duplicates", "", run.duplicates, f"{run.checked}")
 
 
 def _missing(view: View, limit: float) -> Iterator[Finding]:
-    for run in _going(view.facts):
+    for run in going(view.facts):
         for text in run.missing:
-            yield _of(run, "field_missing", text.partition(":")[0], 0, text)
+            yield of_run(run, "field_missing", text.partition(":")[0], 0, text)
 
 
 def _fill(view: View, limit: float) -> Iterator[Finding]:
     for run in view.facts.runs:
         if run.fill >= limit:
-            yield _of(run, "dedup_fill", "", run.fill)
+            yield of_run(run, "dedup_fill", "", run.fill)
 
 
 # -- what concerns no run
@@ -364,8 +321,8 @@ def _consumers(view: View, limit: float) -> Iterator[Finding]:
 
 def _drift(view: View, limit: float) -> Iterator[Finding]:
     newest = view.facts.config_version
-    for run in _going(view.facts):
-        for node in _alive(run, 60_000):
+    for run in going(view.facts):
+        for node in alive(run, 60_000):
             if "config" not in node.said:
                 continue
             version = node.number("config")
@@ -376,14 +333,14 @@ def _drift(view: View, limit: float) -> Iterator[Finding]:
             late = view.past.unchanged_ms(name, view.at_ms, newest) / 1000
             if late >= limit:
                 detail = f"{node.place}: {version:.0f} < {newest}"
-                yield _of(run, "config_drift", node.node[:8], late, detail)
+                yield of_run(run, "config_drift", node.node[:8], late, detail)
 
 
 def _source(view: View, limit: float) -> Iterator[Finding]:
     """A source of live values, or of tasks, that nodes cannot reach."""
-    for run in _going(view.facts):
+    for run in going(view.facts):
         for what in ("config", "tasks"):
-            errors = [str(node.said.get(f"{what}_error") or "") for node in _alive(run, 60_000)]
+            errors = [str(node.said.get(f"{what}_error") or "") for node in alive(run, 60_000)]
             error = next((text for text in errors if text), "")
             name = f"source {what} {run.job}:{run.run}"
             if not error:
@@ -391,7 +348,7 @@ def _source(view: View, limit: float) -> Iterator[Finding]:
                 continue
             away = view.past.unchanged_ms(name, view.at_ms, 1.0) / 1000
             if away >= limit:
-                yield _of(run, "source_unreachable", what, away, error)
+                yield of_run(run, "source_unreachable", what, away, error)
 
 
 Condition = Callable[[View, float], Iterator[Finding]]

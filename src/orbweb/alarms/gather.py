@@ -52,7 +52,7 @@ class FleetReader:
         prefix: str,
         *,
         shards: int,
-        ended_ms: int,
+        ended_ms: Callable[[], int],
         baseline_runs: Callable[[], int],
         config_version: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
@@ -62,7 +62,8 @@ class FleetReader:
         """
         self._servers = servers
         self._admin = Admin(servers, prefix, shards=shards)
-        self._overview = Overview(servers, prefix, hosts=0, ended_ms=ended_ms)
+        self._overview = Overview(servers, prefix, hosts=0)
+        self._ended_ms = ended_ms
         self._notes = NoteBook(servers.of_shard(0), prefix)
         self._baseline_runs = baseline_runs
         self._config_version = config_version
@@ -70,6 +71,7 @@ class FleetReader:
 
     async def look(self) -> Facts:
         """All that the rules look at, now."""
+        self._overview.ended_ms = self._ended_ms()
         names, _ = await self._overview.names()
         runs, seen = [], set()
         for job, run in names:

@@ -24,6 +24,8 @@ class Docket(msgspec.Struct):
     past: Past = msgspec.field(default_factory=Past)
     judged_ms: int = 0
     judged_by: str = ""
+    in_force: dict[str, float] = {}
+    """Settings that the rules went by at the last look."""
 
 
 def encode(docket: Docket) -> bytes:
@@ -55,6 +57,7 @@ def judge(
     new = new_letters(docket.alarms, docket.told, policy, silences, facts.at_ms)
     docket.letters, _ = bounded([*docket.letters, *new])
     docket.judged_ms = facts.at_ms
+    docket.in_force = dict(limits.in_force)
     return [
         key
         for key, alarm in docket.alarms.items()

@@ -79,6 +79,16 @@ RULES: Mapping[str, Rule] = MappingProxyType({rule.name: rule for rule in _RULES
 """All rules by name, in the order in which they are documented."""
 
 
+IN_FORCE = tuple(
+    sorted(
+        {rule.setting for rule in _RULES}
+        | {rule.hold for rule in _RULES if isinstance(rule.hold, str)}
+        | {"ALERTS_CALM", "ALERTS_WINDOW", "WARNING_INTERVAL", "WARNING_MIN_REQUESTS"}
+    )
+)
+"""Settings that rules go by: what the judge went by last stands in its record."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What the settings say of the rules."""
@@ -91,6 +101,8 @@ class Limits:
     """Over how long rates are measured."""
     least_requests: int
     """A rate over fewer requests says nothing."""
+    in_force: Mapping[str, float]
+    """All that the rules go by, by setting."""
 
     def of(self, rule: str) -> float:
         """The threshold of a rule; 0 = the rule is off."""
@@ -108,4 +120,5 @@ def limits_of(settings: Mapping[str, Any]) -> Limits:
         holds={rule.name: seconds(rule.hold) for rule in _RULES},
         window_seconds=settings["ALERTS_WINDOW"],
         least_requests=settings["WARNING_MIN_REQUESTS"],
+        in_force={name: float(settings[name]) for name in IN_FORCE},
     )

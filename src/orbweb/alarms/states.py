@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from orbweb.alarms.conditions import Finding
+from orbweb.alarms.finding import Finding
 from orbweb.alarms.rules import RULES, Severity
 
 CALM_MS = 10_000

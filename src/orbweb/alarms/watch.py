@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from orbweb.alarms.channels.base import Channel
 from orbweb.alarms.facts import Facts
@@ -27,8 +27,11 @@ LEASE_LOOKS = 3
 """A holder that has not looked for so many intervals has lost the role."""
 
 SHORTEST_LEASE_SECONDS = 2.0
-LAST_SECONDS = 5.0
+LAST_SECONDS = 3.0
 """How long letters may hold up the end of a process."""
+
+LAST_LOOK_SECONDS = 2.0
+"""How long a look may, that is under way or is the last one."""
 
 RETRY_SECONDS = 1.0
 GROUP_LOOK_SECONDS = 1.0
@@ -100,15 +103,30 @@ class Watch:
         """Watch until `stop`. The store may come and go meanwhile."""
         async with asyncio.TaskGroup() as group:
             while not self._stopping.is_set():
-                pause = await self._round(group, self._tools.policy())
+                pause = await self._unless_stopped(self._round(group, self._tools.policy()))
                 await self._wait(pause)
-            hasty = replace(self._tools.policy(), group_wait_ms=0)
-            await self._round(group, hasty)
+            if not self._outage.lasts:
+                hasty = replace(self._tools.policy(), group_wait_ms=0)
+                await self._unless_stopped(self._round(group, hasty))
             if self._sending:
                 await asyncio.wait(self._sending, timeout=LAST_SECONDS)
             for task in self._sending:
                 task.cancel()
-        await self._leave()
+        if not self._outage.lasts:
+            await self._leave()
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, float]) -> float:
+        """Do it; once the watch is to stop, a store that does not answer holds nothing up."""
+        task = asyncio.ensure_future(work)
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        done, _ = await asyncio.wait({task}, timeout=LAST_LOOK_SECONDS)
+        if not done:
+            task.cancel()
+            await asyncio.wait({task})
+            return 0.0
+        return task.result()
 
     # -- one round
 
@@ -122,6 +140,11 @@ class Watch:
                 await self._judge(group, lead, policy)
         except StoreUnavailable as error:
             return self._store_away(group, error, policy)
+        except Exception:
+            log.exception("a look at the fleet failed: another process may judge it")
+            self.fence, self._docket = 0, None
+            await self._leave()
+            return self._lease_seconds
         self._send(group, self._own_letters, None)
         if self.fence:
             docket = self._docket

@@ -10,7 +10,7 @@ from orbweb.alarms.desk import ROLE, silence_of
 from orbweb.alarms.judge import Docket, decode
 from orbweb.alarms.notices import Letter, Silence
 from orbweb.alarms.post import letter_data
-from orbweb.alarms.rules import RULES, limits_of
+from orbweb.alarms.rules import RULES, Limits, limits_of
 from orbweb.alarms.states import Alarm, State
 from orbweb.alarms.texts import TEXTS, Language
 from orbweb.alarms.wording import end_line, line
@@ -37,7 +37,7 @@ def list_alarms(settings: Settings, language: str, *, everything: bool, as_json:
         raise ConfigError(f"--lang {language}: right would be en or zh")
     lang = cast(Language, language)
     docket, silences, now_ms = _ask(settings, _read)
-    limits = limits_of(settings)
+    limits = limits_of({**settings, **docket.in_force})
     states = set(State) if everything else {State.FIRING}
     found = sorted(
         (alarm for alarm in docket.alarms.values() if alarm.state in states),
@@ -49,7 +49,8 @@ def list_alarms(settings: Settings, language: str, *, everything: bool, as_json:
             {
                 "judged_ms": docket.judged_ms,
                 "watched": now_ms - docket.judged_ms < STALE_MS,
-                "alarms": [_record(alarm, live, settings, lang, now_ms) for alarm in found],
+                "in_force": docket.in_force,
+                "alarms": [_record(alarm, live, limits, lang, now_ms) for alarm in found],
                 "silences": [_silence_record(silence) for silence in live],
                 "undelivered": [
                     {"channel": letter.channel, "tries": letter.tries, "error": letter.error}
@@ -178,10 +179,10 @@ def _pattern(text: str) -> str:
 
 
 def _record(
-    alarm: Alarm, silences: list[Silence], settings: Settings, lang: Language, now_ms: int
+    alarm: Alarm, silences: list[Silence], limits: Limits, lang: Language, now_ms: int
 ) -> dict[str, Any]:
     letter = Letter("", "", alarm.state is State.RESOLVED, [alarm], now_ms)
-    (data,) = cast(list[dict[str, Any]], letter_data(letter, limits_of(settings), lang)["alarms"])
+    (data,) = cast(list[dict[str, Any]], letter_data(letter, limits, lang)["alarms"])
     silenced = any(silence.covers(alarm, now_ms) for silence in silences)
     return {**data, "told": alarm.told, "silenced": silenced}
 

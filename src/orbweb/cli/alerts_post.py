@@ -21,7 +21,7 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.servers import Servers, reach
 from orbweb.settings import Settings
 from orbweb.settings.log import configure_log
-from orbweb.spiders.watching import build_watch
+from orbweb.spiders.watching import build_standing_watch
 
 
 def test(settings: Settings, wanted: Sequence[str], *, as_json: bool) -> int:
@@ -82,7 +82,7 @@ async def _watch(url: str, settings: Settings) -> None:
     if servers is None:
         return
     try:
-        judge = build_watch(lambda: settings, servers, standing=True)
+        judge = build_standing_watch(settings, servers)
         work = asyncio.create_task(judge.run())
         stop = asyncio.create_task(stopped.wait())
         await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)

@@ -40,6 +40,9 @@ _ORBWEB_ERRORS: tuple[tuple[type[Exception], Reason], ...] = (
     (errors.RequestError, Reason.HTTP_ERROR),
 )
 
+_HOST_IS_AWAY = frozenset({502, 503, 504})
+"""By these a proxy says that it cannot reach the host."""
+
 CLIENT_ERRORS = (aiohttp.ClientError, OSError, ValueError)
 """What aiohttp raises for a request or an answer; `TimeoutError` is an `OSError`."""
 
@@ -50,6 +53,8 @@ def download_error(error: BaseException, url: str) -> DownloadError:
         if isinstance(error, kind):
             if reason is Reason.CONNECTION and _is_encoding_error(error):
                 reason = Reason.HTTP_ERROR
+            if isinstance(error, aiohttp.ClientHttpProxyError) and error.status in _HOST_IS_AWAY:
+                reason = Reason.CONNECTION
             if isinstance(error.__cause__, ssl.SSLError):  # behind a socks5 proxy
                 reason = Reason.TLS
             return DownloadError(reason, f"{url}: {_TEXTS.get(reason, _plain)(error)}")
@@ -89,6 +94,8 @@ def _plain(error: BaseException) -> str:
 
 
 def _connect(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy cannot reach the host: {error.status} {error.message}"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect: {error.os_error.strerror or error.os_error}"
     if isinstance(error, aiohttp.ClientPayloadError):

@@ -16,6 +16,12 @@ from orbweb.model.url import host_of
 
 AUTHENTICATION_REQUIRED = 407
 
+_OF_THE_PROXY = frozenset({Reason.PROXY, Reason.DNS})
+"""Before anything was sent: the proxy cannot be had, or will not. It is its name that is looked up.
+
+Every other failure counts as an attempt, or a host that nobody reaches would be tried for ever.
+"""
+
 
 class Client(Protocol):
     """What sends a request through a proxy that was chosen, or without one."""
@@ -35,8 +41,8 @@ class Client(Protocol):
 class ProxiedDownloader:
     """See `Downloader`. Also raises `NoProxyFree`: a pool that is on is never gone past.
 
-    When a proxy fails before the request was sent, the next one is tried at once: it is no failure
-    of the request. One that the request itself names has no other beside it.
+    When a proxy cannot be had, the next one is tried at once: it is no failure of the request. One
+    that the request itself names has no other beside it.
     """
 
     def __init__(self, client: Client, pool: ProxyPool) -> None:
@@ -73,13 +79,14 @@ class ProxiedDownloader:
         try:
             response = await self._client.fetch(request, watched, proxy)
         except DownloadError as error:
-            if watched.entered:
+            if not watched.entered and error.reason in _OF_THE_PROXY:
+                pool.failed(proxy, host, str(error))
+                return None
+            if not watched.entered and error.reason is Reason.TIMEOUT:
+                pool.failed(proxy, host, str(error))
+            elif error.reason is not Reason.TLS:
                 pool.suspect(proxy, host, str(error))
-                raise _told(error, proxy) from error
-            if error.reason is Reason.TLS:  # the certificate of the host
-                raise _told(error, proxy) from error
-            pool.failed(proxy, host, str(error))
-            return None
+            raise _told(error, proxy) from error
         status = response.status_code
         if status == AUTHENTICATION_REQUIRED:
             pool.failed(proxy, host, "it wants another user or password (407)")
@@ -96,7 +103,7 @@ class ProxiedDownloader:
         try:
             response = await self._client.fetch(request, watched, proxy)
         except DownloadError as error:
-            if not watched.entered and error.reason is not Reason.TLS:
+            if not watched.entered and error.reason in (Reason.DNS, Reason.TIMEOUT):
                 error.reason = Reason.PROXY
             raise _told(error, proxy) from error
         if response.status_code == AUTHENTICATION_REQUIRED:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orbweb.errors import ConfigError, NoProxyFree
+from orbweb.download.proxy_lists import ProxyFile, parse_proxies
+from orbweb.errors import NoProxyFree
 from orbweb.log import event, get_logger
-from orbweb.model.proxy import SOCKS_HINT, BadProxyError, Proxy, has_socks
+from orbweb.model.proxy import Proxy
 
 PATIENCE_SECONDS = 0.5
 """A request keeps its fetch slot for so long while it waits for a proxy; then it is given back."""
@@ -76,6 +77,7 @@ class ProxyPool:
         self._waiting: dict[str, float] = {}
         self._given: deque[float] = deque(maxlen=MOST_NOTES)
         self._missed: deque[float] = deque(maxlen=MOST_NOTES)
+        self._all_missed = 0
         self._changed = asyncio.Event()
 
     # -- what may change while a crawl runs
@@ -133,6 +135,7 @@ class ProxyPool:
         except TimeoutError:
             self._waiting[host] = self._now()
             self._missed.append(self._now())
+            self._all_missed += 1
             raise NoProxyFree(self._no_proxy(host)) from None
 
     def good(self, proxy: Proxy, host: str) -> None:
@@ -182,12 +185,13 @@ class ProxyPool:
         return bool(self._missed) and len(self._missed) >= len(self._given)
 
     def counts(self) -> Mapping[str, int]:
-        """Proxies, and pairs of proxy and host that rest from each other; empty when it is off."""
+        """Proxies, pairs of proxy and host that rest from each other, and requests that have found
+        no proxy so far; empty when the pool is off."""
         if not self._on:
             return {}
         now = self._now()
         resting = sum(record.until > now for record in self._records.values())
-        return {"all": len(self._proxies), "resting": resting}
+        return {"all": len(self._proxies), "resting": resting, "missed": self._all_missed}
 
     # -- inside
 
@@ -255,71 +259,3 @@ class ProxyPool:
         if not self._proxies:
             return f"{host}: the proxy pool is empty"
         return f"{host}: all {len(self._proxies)} proxies of the pool rest from it"
-
-
-class ProxyFile:
-    """A text file with a proxy a line; empty lines and those that begin with # do not count."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises `ConfigError` when it cannot be read, or a line is no proxy."""
-        self._path = path
-        self._mark: tuple[int, int, int] | None = None
-        self._refused: str = ""
-        try:
-            self._read()
-        except OSError as error:
-            raise ConfigError(f"PROXY_FILE {path} cannot be read: {error.strerror}") from error
-
-    proxies: tuple[Proxy, ...] = ()
-    """Those of the last reading that was good as a whole."""
-
-    def look(self) -> bool:
-        """Read it if it has changed; True when it gave other proxies.
-
-        One that cannot be read, or has a line that is no proxy, is told in the log, once.
-        """
-        before = self.proxies
-        try:
-            self._read()
-        except (OSError, ConfigError) as error:
-            if str(error) != self._refused:
-                self._refused = str(error)
-                log.warning("PROXY_FILE is not read, the proxies from before stay: %s", error)
-            return False
-        self._refused = ""
-        if self.proxies == before:
-            return False
-        event(log, "proxies_read", file=str(self._path), proxies=len(self.proxies))
-        return True
-
-    def _read(self) -> None:
-        found = self._path.stat()
-        mark = (found.st_mtime_ns, found.st_size, found.st_ino)
-        if mark == self._mark:
-            return
-        lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
-        self._mark = mark
-        numbered = [
-            (f"{self._path}, line {number}", line)
-            for number, line in enumerate(lines, 1)
-            if line.strip() and not line.lstrip().startswith("#")
-        ]
-        self.proxies = _parsed(numbered)
-
-
-def parse_proxies(addresses: Sequence[str], origin: str) -> tuple[Proxy, ...]:
-    """The proxies of a list. Raises `ConfigError` that names the entry."""
-    return _parsed((f"{origin}, entry {n}", text) for n, text in enumerate(addresses, 1))
-
-
-def _parsed(entries: Iterable[tuple[str, str]]) -> tuple[Proxy, ...]:
-    found = []
-    for where, text in entries:
-        try:
-            proxy = Proxy.parse(text)
-        except BadProxyError as error:
-            raise ConfigError(f"{where}: {error}") from None
-        if proxy.is_socks and not has_socks():
-            raise ConfigError(f"{where}: {SOCKS_HINT}")
-        found.append(proxy)
-    return tuple(found)

@@ -16,6 +16,9 @@ from orbweb.model.reasons import Reason
 MOST_SESSIONS = 128
 """Sessions that are kept with their connections; those that are in use are not closed."""
 
+_HOST_IS_AWAY = frozenset({3, 4, 5, 6})
+"""Replies by which a proxy says that it cannot reach the host (RFC 1928, 6)."""
+
 Open = Callable[[aiohttp.BaseConnector, bool], aiohttp.ClientSession]
 """Makes a session that closes its connector; the flag: it keeps cookies."""
 
@@ -51,7 +54,9 @@ class SocksSessions:
         try:
             yield held.session
         except (ProxyError, ProxyConnectionError, ProxyTimeoutError) as error:
-            raise DownloadError(Reason.PROXY, f"proxy {proxy}: {error}") from error
+            away = getattr(error, "error_code", None) in _HOST_IS_AWAY
+            reason = Reason.CONNECTION if away else Reason.PROXY
+            raise DownloadError(reason, f"proxy {proxy}: {error}") from error
         finally:
             held.uses -= 1
             await self._make_room()

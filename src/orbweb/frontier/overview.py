@@ -67,10 +67,8 @@ class StoreView:
 class Overview:
     """Looks at one prefix. Keeps what it has found of hosts from one look to the next."""
 
-    def __init__(
-        self, servers: Servers, prefix: str, *, hosts: int = 50, ended_ms: int = ENDED_MS
-    ) -> None:
-        """`hosts`: how many are shown; `ended_ms`: for how long a run that has ended is."""
+    def __init__(self, servers: Servers, prefix: str, *, hosts: int = 50) -> None:
+        """`hosts`: how many are shown."""
         self._servers = servers
         self._client = servers.of_shard(0)
         self._admin = Admin(servers, prefix)
@@ -78,7 +76,8 @@ class Overview:
         self._first = ShardKeys(prefix)
         self._deliveries = Deliveries(self._client, prefix)
         self._most = hosts
-        self._ended_ms = ended_ms
+        self.ended_ms = ENDED_MS
+        """For how long a run that has ended is looked at."""
         self._busiest: list[tuple[ShardKeys, BusiestHosts]] = []
 
     async def look(self) -> StoreView:
@@ -122,7 +121,7 @@ class Overview:
         for (job, run, _), (state, started, finished) in zip(named, states, strict=True):
             if state is not None and state != b"done":
                 going.append((int(started or 0), job, run))
-            elif state is not None and now_ms - int(finished or 0) <= self._ended_ms:
+            elif state is not None and now_ms - int(finished or 0) <= self.ended_ms:
                 ended.append((int(finished or 0), job, run))
         going.sort(reverse=True)
         ended.sort(reverse=True)

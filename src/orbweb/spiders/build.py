@@ -95,7 +95,7 @@ from orbweb.spiders.progress import engine_look, on_terminal, showing
 from orbweb.spiders.proxies import build_proxies, proxies_part
 from orbweb.spiders.rules import allowed_domains, robots_agent, tell_rules
 from orbweb.spiders.task import TaskSpider
-from orbweb.spiders.watching import watching
+from orbweb.spiders.watching import say_without_store, watching
 
 AIR_PENDING = 20_000
 """Seeding of an `AirSpider` pauses while more requests than this wait in memory."""
@@ -196,6 +196,8 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
                 interval_seconds=settings["LOGSTATS_INTERVAL"],
             )
         )
+        if store.servers is None:
+            say_without_store(settings)
         servers = store.servers if start.watch else None
         watch = await stack.enter_async_context(watching(lambda: live.settings, servers))
         report = await engine.run()

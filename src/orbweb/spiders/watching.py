@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -19,15 +19,19 @@ from orbweb.alarms.policy import policy_of
 from orbweb.alarms.post import Post
 from orbweb.alarms.rules import limits_of
 from orbweb.alarms.watch import LAST_SECONDS, Watch, WatchTools
+from orbweb.config.check import Switches, checked
+from orbweb.config.resolve import Identity, StoreDocument, resolve
+from orbweb.config.values import LiveValues
 from orbweb.engine.report import RunReport
 from orbweb.engine.threads import loop_factory
-from orbweb.errors import StoreUnavailable
+from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.configbook import ConfigBook
 from orbweb.frontier.deliveries import Deliveries
 from orbweb.frontier.notes import NoteBook, NoteKind
 from orbweb.frontier.roles import Role
 from orbweb.frontier.servers import Servers
 from orbweb.log import get_logger
+from orbweb.settings import DECLARATIONS, Settings
 
 STANDING_RANK, NODE_RANK, MUTE_RANK = 2, 1, 0
 
@@ -43,11 +47,29 @@ Current = Callable[[], Mapping[str, Any]]
 """The settings as they hold now: thresholds and waits are hot."""
 
 
-def build_watch(current: Current, servers: Servers, *, standing: bool) -> Watch:
-    """A watch over the fleet of these settings. Raises `ConfigError`.
+def build_watch(current: Current, servers: Servers) -> Watch:
+    """The watch of a node over the fleet of these settings. Raises `ConfigError`."""
+    book = ConfigBook(servers.of_shard(0), current()["REDIS_KEY_PREFIX"])
+    return _build_watch(current, servers, book.version, standing=False)
 
-    `standing`: of a process that does nothing else; it takes the role from nodes.
+
+def build_standing_watch(settings: Settings, servers: Servers) -> Watch:
+    """The watch of a process that does nothing else: it takes the role from nodes.
+
+    Raises `ConfigError`. Live values that hold for all count here too.
     """
+    book = ConfigBook(servers.of_shard(0), settings["REDIS_KEY_PREFIX"])
+    live = LiveSettings(settings, book)
+    return _build_watch(live.current, servers, live.refresh, standing=True)
+
+
+def _build_watch(
+    current: Current,
+    servers: Servers,
+    config_version: Callable[[], Awaitable[int]],
+    *,
+    standing: bool,
+) -> Watch:
     settings = current()
     channels = channels_of(settings)
     names = [channel.name for channel in channels]
@@ -58,9 +80,9 @@ def build_watch(current: Current, servers: Servers, *, standing: bool) -> Watch:
         servers,
         prefix,
         shards=settings["FRONTIER_SHARDS"],
-        ended_ms=max(1, round(settings["ALERTS_NOTHING_DONE"] * 1000)),
+        ended_ms=lambda: max(1, round(current()["ALERTS_NOTHING_DONE"] * 1000)),
         baseline_runs=lambda: int(current()["QUALITY_BASELINE_RUNS"]),
-        config_version=ConfigBook(client, prefix).version,
+        config_version=config_version,
     )
     url = settings["ALERTS_HEARTBEAT_URL"]
     heartbeat = Heartbeat(url, settings["ALERTS_HEARTBEAT_INTERVAL"], time.monotonic)
@@ -89,6 +111,44 @@ def build_watch(current: Current, servers: Servers, *, standing: bool) -> Watch:
             heartbeat=heartbeat if url else None,
         )
     )
+
+
+class LiveSettings:
+    """Settings of a process that is no node: the project's, and live values that hold for all."""
+
+    def __init__(self, settings: Settings, book: ConfigBook) -> None:
+        self._base = settings
+        self._now = settings
+        self._book = book
+        self._version = 0
+
+    def current(self) -> Settings:
+        """The settings as they held at the last `refresh`."""
+        return self._now
+
+    async def refresh(self) -> int:
+        """Take what has changed; returns the version of it. May raise `StoreUnavailable`.
+
+        A value that cannot be read leaves the project's in force.
+        """
+        version = await self._book.version()
+        if version == self._version:
+            return version
+        stored = await self._book.read()
+        live = LiveValues.unpack(stored.values)
+        document = StoreDocument({}, str(stored.version), "the store", live, stored.at_ms)
+        values, origins = {}, {}
+        for name, found in resolve([document], Identity(), stored.at_ms).values.items():
+            if name not in DECLARATIONS:
+                continue
+            try:
+                value = checked(found.place, found.value, found.origin, Switches(), textual=False)
+            except ConfigError as error:
+                log.error("live value %s is not taken here: %s", found.place, error)
+                continue
+            values[name], origins[name] = value, found.origin
+        self._now, self._version = self._base.changed(values, origins), version
+        return version
 
 
 class NodeWatch:
@@ -126,7 +186,7 @@ class NodeWatch:
                 return
         servers = self._servers.again()
         try:
-            watch = build_watch(self._current, servers, standing=False)
+            watch = build_watch(self._current, servers)
             passing = asyncio.create_task(_pass_on(stopped, watch))
             try:
                 await watch.run()
@@ -180,6 +240,23 @@ class WatchThread:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
         await self._run(self._stopped, lambda: self._hurry)
+
+
+CHANNELS = (
+    *("WARNING_FEISHU_WEBHOOK", "WARNING_DINGTALK_WEBHOOK", "WARNING_WECHAT_WEBHOOK"),
+    *("WARNING_EMAIL", "ALERTS_CHANNELS", "ALERTS_HEARTBEAT_URL"),
+)
+"""Settings that name somebody who is to be told."""
+
+
+def say_without_store(settings: Mapping[str, Any]) -> None:
+    """Say that nobody will be told, where somebody is to be: a crawl in memory has no judge."""
+    if named := [name for name in CHANNELS if settings[name]]:
+        log.warning(
+            "%s: an AirSpider has no store, so there are no alarms; a Spider has them. Its exit "
+            "code and --gate say how it went",
+            ", ".join(named),
+        )
 
 
 @asynccontextmanager
