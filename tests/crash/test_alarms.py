@@ -47,10 +47,6 @@ USUAL = {
 ENOUGH = 15.0
 """Seconds in which a short threshold must have told."""
 
-A_MINUTE = {"node_silent": 70.0}
-"""By default an alarm comes within a minute of the fault; this one when the node has been silent
-for one, and the fleet is judged every five seconds."""
-
 
 class Scene:
     """A fleet, its store, and somebody who is told."""
@@ -100,7 +96,7 @@ class Scene:
     def told_once(self, rule: str, seconds: float | None = None) -> None:
         """Wait until the alarm has come."""
         began = time.monotonic()
-        enough = ENOUGH if self.short else A_MINUTE.get(rule, 60.0)
+        enough = ENOUGH if self.short else 60.0
         self.receiver.wait(rule, seconds=seconds or enough)
         print(f"{rule} was told after {time.monotonic() - began:.1f} s")
 

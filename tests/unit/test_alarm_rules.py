@@ -159,13 +159,13 @@ def test_a_backlog_counts_after_five_minutes_and_only_while_it_grows() -> None:
     assert [ended for _, ended in fleet.told("backlog")] == [False, True]
 
 
-def test_a_node_is_silent_after_sixty_seconds_and_a_new_one_takes_its_place() -> None:
+def test_people_know_of_a_silent_node_within_sixty_seconds_and_a_new_one_takes_its_place() -> None:
     fleet = Fleet()
     fleet.go(2 * MINUTE, always(run_of()))
     silent = lambda ms: replace(WELL, silent_ms=ms + 1500)  # noqa: E731
     fleet.go(90 * SECOND, lambda ms: always(run_of(silent(ms), waiting=5))(ms))
     ((at, _),) = fleet.told("node_silent")
-    assert at - 2 * MINUTE <= 70 * SECOND
+    assert 50 * SECOND <= at - 2 * MINUTE <= 60 * SECOND
     began = fleet.at_ms // 1000
     other = replace(said(started=began), node="fedcba9876543210")
     fleet.go(MINUTE, lambda ms: always(run_of(silent(ms + 90 * SECOND), other, waiting=5))(ms))

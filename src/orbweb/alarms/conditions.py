@@ -22,6 +22,9 @@ GIVEN_UP_MS = 86_400_000
 START_SLACK_MS = 2000
 """Nodes say when they started in whole seconds of their own clock."""
 
+LEAD = 0.15
+"""Most of a limit by which a silence may be found before it."""
+
 NO_SPACE = ("Errno 28", "No space left", "disk is full", "DiskFull")
 """What errors of a full disk say."""
 
@@ -55,7 +58,11 @@ def _hide(found: list[Finding]) -> list[Finding]:
 
 
 def _silent(view: View, limit: float) -> Iterator[Finding]:
-    """A node that has not spoken, unless another one has taken its place."""
+    """A node that has not spoken, unless another one has taken its place.
+
+    The limit is when people know: it is found so much earlier as it takes to tell them.
+    """
+    limit -= min(view.limits.telling_seconds, LEAD * limit)
     watched_ms = view.at_ms - view.past.watched_since_ms
     for run in going(view.facts):
         gone = [node for node in run.nodes if not node.ended and _is_silent(node, view, limit)]

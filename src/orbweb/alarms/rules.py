@@ -103,6 +103,8 @@ class Limits:
     """A rate over fewer requests says nothing."""
     in_force: Mapping[str, float]
     """All that the rules go by, by setting."""
+    telling_seconds: float = 0.0
+    """From a finding until people are told, at most: the next look, and the wait for others."""
 
     def of(self, rule: str) -> float:
         """The threshold of a rule; 0 = the rule is off."""
@@ -121,4 +123,5 @@ def limits_of(settings: Mapping[str, Any]) -> Limits:
         window_seconds=settings["ALERTS_WINDOW"],
         least_requests=settings["WARNING_MIN_REQUESTS"],
         in_force={name: float(settings[name]) for name in IN_FORCE},
+        telling_seconds=settings["ALERTS_INTERVAL"] + settings["ALERTS_GROUP_WAIT"],
     )

@@ -427,8 +427,9 @@ ALARMS = (
             "and alarms can be told: a service there raises the alarm when that stops.",
             secret=True),
     Setting("ALERTS_HEARTBEAT_INTERVAL", NUMBER, 60.0, "How often.", "seconds", above=0),
-    Setting("ALERTS_NODE_SILENT", NUMBER, 60.0, "Alarm node_silent: no heartbeat for so long; 0 = "
-            "never, as of each threshold below.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_NODE_SILENT", NUMBER, 60.0, "Alarm node_silent: you are told when a node has "
+            "not spoken for so long; 0 = never, as of each threshold below.", "seconds", low=0,
+            when=HOT),
     Setting("ALERTS_NODE_STUCK", NUMBER, 30.0, "Alarm zombie: the event loop of a node stands "
             "still for so long.", "seconds", low=0, when=HOT),
     Setting("ALERTS_BACKLOG", COUNT, 100_000, "Alarm backlog: more requests wait, and they become "
