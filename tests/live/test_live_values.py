@@ -137,6 +137,12 @@ async def test_a_bad_value_is_refused_before_it_is_stored(
     assert (await quiet.admin.read())[0].version == before
 
 
+@pytest.mark.parametrize("place", ["job:商 品:x/PARSE.z", "run:商 品:x:r/PARSE.z"])
+async def test_a_job_may_have_any_name(quiet: Pair, place: str) -> None:
+    await quiet.book.keep_switches("商 品:x", b'{"z": false}')
+    assert (await quiet.set(place, "on")).line.version == 1
+
+
 async def test_a_canary_of_what_the_store_decides_is_refused(quiet: Pair) -> None:
     with pytest.raises(ConfigError, match="some nodes cannot"):
         await quiet.set("DOWNLOAD_DELAY", "1", canary=Canary(percent=50))

@@ -160,6 +160,14 @@ def test_the_levels_of_loggers_are_judged_before_they_are_stored() -> None:
         checked(place, "orbweb=LOUD", "here", Switches(), textual=True)
 
 
+@pytest.mark.parametrize("place", ["job:a:b 中/PARSE.x", "run:a:b 中:r:1/PARSE.x"])
+def test_names_of_jobs_and_runs_may_have_colons(place: str) -> None:
+    switches = Switches({"a": {"y": 1}, "a:b 中": {"x": False}})
+    assert checked(Place.read(place), "on", "here", switches, textual=True) is True
+    with pytest.raises(ConfigError, match="no live value of job a"):
+        checked(Place.read("run:a:r/PARSE.x"), "on", "here", switches, textual=True)
+
+
 def test_values_survive_being_stored() -> None:
     values = put(put(LiveValues(), "A", [1, "x"]), "A", True, canary=Canary(percent=5))
     assert LiveValues.unpack(values.pack()) == values

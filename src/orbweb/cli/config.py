@@ -411,7 +411,7 @@ def _covers(its: Place, place: Place) -> bool:
     if its.scope is Scope.GLOBAL or its == place:
         return True
     of_run = place.scope is Scope.RUN and its.scope is Scope.JOB
-    return of_run and place.whose.partition(":")[0] == its.whose
+    return of_run and place.whose.startswith(f"{its.whose}:")
 
 
 def history(settings: Settings, most: int, *, as_json: bool) -> None:

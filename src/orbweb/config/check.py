@@ -55,6 +55,18 @@ class Switches:
 
     of_jobs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    def job_of(self, place: Place) -> str:
+        """The job for which a value holds; empty when it is not for one job.
+
+        Names of jobs and runs may have colons: of a run's place the longest known job counts.
+        """
+        if place.scope is Scope.JOB:
+            return place.whose
+        if place.scope is not Scope.RUN:
+            return ""
+        known = (job for job in self.of_jobs if place.whose.startswith(f"{job}:"))
+        return max(known, key=len, default=place.whose.partition(":")[0])
+
     def default(self, name: str, job: str = "") -> Any:
         """That of a job, or of the first that has it. Raises `ConfigError`: did you mean …"""
         jobs = [job] if job else sorted(self.of_jobs)
@@ -78,7 +90,7 @@ def checked(place: Place, value: Any, origin: str, switches: Switches, *, textua
     """
     key = place.key
     if key.startswith(SWITCH_PREFIX):
-        job = _job_of(place)
+        job = switches.job_of(place)
         default = switches.default(key.removeprefix(SWITCH_PREFIX), job)
         read = _read_switch(place, value, default, origin, textual=textual)
     elif key.startswith(USER_PREFIX):
@@ -89,12 +101,6 @@ def checked(place: Place, value: Any, origin: str, switches: Switches, *, textua
         _check_form(name, read, origin)
     _check_scope(place)
     return list(read) if isinstance(read, tuple) else read
-
-
-def _job_of(place: Place) -> str:
-    if place.scope is Scope.JOB:
-        return place.whose
-    return place.whose.partition(":")[0] if place.scope is Scope.RUN else ""
 
 
 def _read_switch(place: Place, value: Any, default: Any, origin: str, *, textual: bool) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -99,7 +100,7 @@ class ConfigBook:
     async def switches(self) -> dict[str, bytes]:
         """See `keep_switches`: all jobs'."""
         found = await answer_of(self._client.hgetall(self._keys.switches))
-        return {job.decode(): switches for job, switches in found.items()}
+        return {unquote(job.decode()): switches for job, switches in found.items()}
 
     @asynccontextmanager
     async def told(self) -> AsyncIterator[Callable[[float], Any]]:

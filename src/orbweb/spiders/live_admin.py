@@ -13,7 +13,6 @@ from orbweb.config.place import Place, Scope
 from orbweb.config.values import Canary, Entry, Line, LiveValues
 from orbweb.errors import ConfigError
 from orbweb.frontier.configbook import ConfigBook
-from orbweb.frontier.keys import clean
 from orbweb.frontier.operator import Author
 from orbweb.spiders.live import Ack
 
@@ -151,7 +150,7 @@ class LiveAdmin:
         """A job whose own value is meant must be known, else its name is misspelt."""
         if place.scope not in (Scope.JOB, Scope.RUN) or not place.key.startswith(SWITCH_PREFIX):
             return
-        job = clean(place.whose.partition(":")[0])
+        job = switches.job_of(place)
         if job not in switches.of_jobs:
             known = ", ".join(sorted(switches.of_jobs)) or "none"
             raise ConfigError(f"no node of a job {job!r} has told its live values; jobs: {known}")
