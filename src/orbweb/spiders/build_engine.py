@@ -26,7 +26,8 @@ from orbweb.spiders.build_metrics import tracer, vitals
 from orbweb.spiders.build_options import engine_options, run_of
 from orbweb.spiders.build_store import Store, wall_ms
 from orbweb.spiders.distributed import Spider
-from orbweb.spiders.live import LiveNode, Now, Part
+from orbweb.spiders.live import LiveNode
+from orbweb.spiders.live_now import Now, Part
 from orbweb.spiders.live_parts import (
     download_part,
     engine_part,
