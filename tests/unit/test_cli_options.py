@@ -17,7 +17,7 @@ from orbweb.cli.options import overrides, pairs
 from orbweb.cli.run import RunPlan, file_settings, new_run_id, run_spider
 from orbweb.errors import ConfigError
 from orbweb.frontier.base import DeadLetter
-from orbweb.spiders.build import Start, settings_of
+from orbweb.spiders.start import Start, settings_of
 
 CONSOLE = "orbweb.pipelines.console.ConsolePipeline"
 
