@@ -142,7 +142,7 @@ class FleetReader:
             retried=counts.retried,
             started_at_ms=counts.started_at_ms,
             finished_at_ms=counts.finished_at_ms,
-            nodes=tuple(_node(node) for node in view.nodes[:MOST_NODES]),
+            nodes=tuple(node_facts(node) for node in view.nodes[:MOST_NODES]),
             fill=view.seen.fill if view.seen is not None else 0.0,
             duplicates=totals.repeated / totals.checked if totals.checked else 0.0,
             checked=totals.checked,
@@ -174,9 +174,12 @@ def _pages(counts: Status) -> int:
     return counts.reasons.get(Reason.DONE, 0) + counts.reasons.get(Reason.TASK_DONE, 0)
 
 
-def _node(node: NodeInfo) -> NodeFacts:
+def node_facts(node: NodeInfo) -> NodeFacts:
+    """What a node said with its heartbeat; nothing when that cannot be read."""
     try:
         said: Any = json.loads(node.beat or b"{}")
+        if b"\\ud" in node.beat.lower():  # half a character may be in it: no alarm could be kept
+            said = json.loads(json.dumps(said, ensure_ascii=False).encode(errors="replace"))
     except ValueError:
         said = {}
     return NodeFacts(node.node, node.silent_ms, said if isinstance(said, Mapping) else {})
