@@ -18,9 +18,10 @@ from orbweb.alarms.channels.base import Message, NotDelivered
 from orbweb.alarms.desk import ROLE
 from orbweb.alarms.facts import Facts, NodeFacts, RunFacts
 from orbweb.alarms.heartbeat import Heartbeat
-from orbweb.alarms.notices import Policy, Silence
+from orbweb.alarms.notices import Letter, Policy, Silence
 from orbweb.alarms.post import Post
 from orbweb.alarms.rules import limits_of
+from orbweb.alarms.states import Alarm, State
 from orbweb.alarms.watch import Watch, WatchTools
 from orbweb.errors import StoreUnavailable
 from orbweb.frontier.notes import NoteBook, NoteKind
@@ -312,6 +313,25 @@ async def test_each_try_is_counted_and_a_store_that_is_away_holds_up_no_letter(
         world.inbox.refusing = False
         await until(lambda: tries["people", "sent"] > 0, 8.0)
     assert world.inbox.told() == ["sink_down"]
+
+
+async def test_a_letter_that_breaks_its_channel_holds_up_none_behind_it() -> None:
+    class Fussy(Inbox):
+        async def send(self, message: Message) -> str:
+            if message.id == "bad":
+                raise UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates not allowed")
+            return await super().send(message)
+
+    inbox, limits = Fussy(), limits_of(load_settings(directory=Path("/nowhere"), environ={}))
+    post = Post([inbox], "auto")
+    alarm = Alarm("backlog", "books", "", "", NOW, State.FIRING)
+    letters = [Letter(id, inbox.name, False, [alarm], NOW) for id in ("bad", "good")]
+    ((channel, letter),) = post.due(letters, NOW)
+    assert not await post.deliver(channel, letter, limits, NOW)
+    assert (letter.tries, letter.error) == (1, "UnicodeEncodeError")
+    ((channel, letter),) = post.due(letters, NOW + 1)
+    assert await post.deliver(channel, letter, limits, NOW + 1)
+    assert letter.id == "good"
 
 
 async def test_a_slow_channel_holds_up_neither_the_others_nor_the_judge(

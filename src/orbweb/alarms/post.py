@@ -74,6 +74,10 @@ class Post:
         except NotDelivered as error:
             await self._tell(channel, REFUSED)
             return self._refused(letter, str(error), at_ms)
+        except Exception as error:  # no letter may hold up those behind it
+            log.exception("alarms: %s: unexpected error", letter.channel)
+            await self._tell(channel, REFUSED)
+            return self._refused(letter, type(error).__name__, at_ms)
         finally:
             self._busy.discard(letter.channel)
         await self._tell(channel, SENT)
