@@ -92,6 +92,8 @@ def test_every_attempt_is_a_span_with_its_phases(
     assert (told["orbweb.reason"], told["http.response.status_code"]) == ("done", 200)
     assert values(gone.attributes)["orbweb.reason"] == "status_rejected"
     assert gone.status.code == 2
+    assert gone.status.message
+    assert "secret" not in gone.status.message
     phases = [span for span in collector.spans if span.parent_span_id == good.span_id]
     assert [span.name for span in phases] == ["claim", "fetch", "parse", "items", "ack"]
     for before, after in pairwise(phases):

@@ -69,7 +69,7 @@ class OtelTracer:
             attributes=_attributes(trace),
         )
         if trace.error:
-            root.set_status(Status(StatusCode.ERROR, trace.error))
+            root.set_status(Status(StatusCode.ERROR, mask_secrets(trace.error)))
         inside = set_span_in_context(root)
         for (phase, began), ended in zip(marks, ends, strict=True):
             span = self._tracer.start_span(phase, context=inside, start_time=self._ns(began))
