@@ -16,7 +16,10 @@ from orbweb.config.resolve import Identity, StoreDocument, resolve
 from orbweb.config.source import Document, SourceUnavailable
 from orbweb.config.values import MOST_ENTRIES, Canary, Entry, Line, LiveValues
 from orbweb.errors import ConfigError
+from orbweb.settings import load_settings
 from orbweb.spiders.air import AirSpider
+from orbweb.spiders.live_apply import apply_parts
+from orbweb.spiders.live_now import Now, Part
 from orbweb.spiders.live_view import LiveView, on_config
 
 NODE = Identity("books", "7", "n1", "machine")
@@ -301,3 +304,20 @@ def test_what_cannot_be_a_live_value_is_refused(live: object) -> None:
 def test_on_config_wants_names() -> None:
     with pytest.raises(TypeError, match="names its keys"):
         on_config()
+
+
+async def test_a_part_that_takes_neither_new_nor_old_values_keeps_no_other_from_its_own() -> None:
+    taken: list[int] = []
+
+    async def broken(_: Now) -> None:
+        raise ValueError("no file")
+
+    async def well(now: Now) -> None:
+        taken.append(now.version)
+
+    settings = load_settings(directory=Path("/nowhere"), environ={})
+    before, wanted = Now(settings, {}, {}, {}, 1), Now(settings, {}, {}, {}, 2)
+    parts = [Part("broken", frozenset({"A"}), broken), Part("well", frozenset({"B"}), well)]
+    refused = await apply_parts(parts, before, wanted)
+    assert refused == {"A": "ValueError: no file"}
+    assert taken == [2]

@@ -143,6 +143,20 @@ async def test_a_file_is_read_again_when_it_has_changed(
     assert await taken(pool) == "f:6"
 
 
+async def test_a_file_that_has_vanished_is_no_reason_to_refuse_other_live_values(
+    pool: ProxyPool, tmp_path: Path
+) -> None:
+    path = tmp_path / "proxies.txt"
+    path.write_text("c:3\n")
+    pool.replace([])
+    pool.use_file(path)
+    path.unlink()
+    pool.use_file(path)
+    assert await taken(pool) == "c:3"
+    pool.use_file(None)
+    assert pool.counts()["all"] == 0
+
+
 async def test_a_file_that_is_not_there_is_named(pool: ProxyPool, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"PROXY_FILE .*no.txt cannot be read: No such file"):
         pool.use_file(tmp_path / "no.txt")

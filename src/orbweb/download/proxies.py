@@ -106,9 +106,16 @@ class ProxyPool:
     def use_file(self, path: Path | None) -> None:
         """Take the proxies of this file too, and look whether it has changed from time to time.
 
-        Raises `ConfigError` when it cannot be read, and then nothing has changed.
+        Raises `ConfigError` when it cannot be read, and then nothing has changed. A file that is
+        used already is only looked at: its proxies stay while it cannot be read.
         """
-        self._file = ProxyFile(path) if path is not None else None
+        used = self._file
+        if path is None:
+            self._file = None
+        elif used is not None and used.path == path:
+            used.look()
+        else:
+            self._file = ProxyFile(path)
         self._looked_at = self._now() if path is not None else float("-inf")
         self._merge()
 

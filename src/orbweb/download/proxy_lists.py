@@ -17,7 +17,7 @@ class ProxyFile:
 
     def __init__(self, path: Path) -> None:
         """Raises `ConfigError` when it cannot be read, or a line is no proxy."""
-        self._path = path
+        self.path = path
         self._mark: tuple[int, int, int] | None = None
         self._refused: str = ""
         try:
@@ -44,18 +44,18 @@ class ProxyFile:
         self._refused = ""
         if self.proxies == before:
             return False
-        event(log, "proxies_read", file=str(self._path), proxies=len(self.proxies))
+        event(log, "proxies_read", file=str(self.path), proxies=len(self.proxies))
         return True
 
     def _read(self) -> None:
-        found = self._path.stat()
+        found = self.path.stat()
         mark = (found.st_mtime_ns, found.st_size, found.st_ino)
         if mark == self._mark:
             return
-        lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
         self._mark = mark
         numbered = [
-            (f"{self._path}, line {number}", line)
+            (f"{self.path}, line {number}", line)
             for number, line in enumerate(lines, 1)
             if line.strip() and not line.lstrip().startswith("#")
         ]

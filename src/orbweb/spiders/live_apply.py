@@ -40,9 +40,19 @@ async def apply_parts(parts: Sequence[Part], before: Now, wanted: Now) -> dict[s
                 names = part.names & (differences(before, wanted) or part.names)
                 refused |= dict.fromkeys(names, f"{type(error).__name__}: {error}")
                 log.error("%s cannot go by the new live values: %s", part.name, error)
-                await part.apply(before)
+                await _go_back(part, before)
             break
     return refused
+
+
+async def _go_back(part: Part, before: Now) -> None:
+    """A part that cannot go by the old values either must not keep the others from theirs."""
+    try:
+        await part.apply(before)
+    except RunLost:
+        raise
+    except Exception as error:
+        log.error("%s cannot go by the old live values either: %s", part.name, error)
 
 
 async def call_hooks(
