@@ -120,6 +120,7 @@ def test_every_scope_and_kind_is_kept_as_it_was_meant(orbweb: Call) -> None:
     [
         (("set", "DOWNLOAD_DELAY", "1"), "add --reason TEXT"),
         (("set", "DOWNLOAD_DELY", "1", *WHY), "did you mean DOWNLOAD_DELAY?"),
+        (("get", "DOWNLOAD_DELY"), "unknown setting 'DOWNLOAD_DELY'"),
         (("set", "LOG_LEVEL", "LOUD", *WHY), "choose one of DEBUG"),
         (("set", "LOG_LEVEL", "DEBUG", "--canary", "1", *WHY), "is at work now"),
         (("set", "LOG_LEVEL", "DEBUG", "--canary", "none", *WHY), "a number of nodes or a part"),

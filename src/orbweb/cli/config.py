@@ -15,15 +15,15 @@ from orbweb.cli import show
 from orbweb.cli.acts import Asked, because, ends, lasting, read_host, say_undo
 from orbweb.cli.store import ask
 from orbweb.cli.watch import SHORT, living, said
-from orbweb.config.check import slower_text
+from orbweb.config.check import SWITCH_PREFIX, slower_text
 from orbweb.config.place import Place, Scope
 from orbweb.config.resolve import Identity
 from orbweb.config.values import Canary, Change, Entry, Line, LiveValues
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import RunState
-from orbweb.settings import Settings
-from orbweb.settings.load import masked
+from orbweb.settings import DECLARATIONS, Settings
+from orbweb.settings.load import USER_PREFIX, masked
 from orbweb.spiders.live_admin import Done, LiveAdmin, NodeAck
 
 LOOK_SECONDS = 0.1
@@ -390,6 +390,9 @@ def get(settings: Settings, where: Where, *, as_json: bool) -> None:
         if entry is not None and its.key == place.key and _covers(its, place):
             found.append((its, entry))
     found.sort(key=lambda pair: (-pair[0].scope, pair[1].canary is None))
+    is_own = place.key.startswith((SWITCH_PREFIX, USER_PREFIX))
+    if not found and not is_own and place.key not in DECLARATIONS:
+        raise ConfigError(f"unknown setting {place.key!r}; `orbweb settings` lists all")
     if as_json:
         base = masked(place.key, settings[place.key]) if place.key in settings else None
         show.as_json({"key": place.key, "live": [_entry_record(e) for _, e in found], "base": base})
