@@ -379,6 +379,19 @@ async def test_an_outage_of_the_store_is_told_by_its_holder_alone_and_its_end_to
     assert world.inbox.told("resolved") == ["store_unreachable"]
 
 
+async def test_a_holder_that_ends_as_the_store_is_back_tells_the_end_of_the_outage(
+    role: Callable[..., Role], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orbweb.alarms.watch.RETRY_SECONDS", 60.0)
+    world = World(role)
+    async with world.at_work(world.watch(interval_seconds=0.5)):
+        await until(lambda: any(watch.fence for watch in world.watches))
+        world.gates[0].open = False
+        await until(lambda: bool(world.inbox.told()))
+        world.gates[0].open = True
+    assert world.inbox.told("resolved") == ["store_unreachable"]
+
+
 async def test_when_the_holder_dies_with_the_store_its_deputy_tells_later(
     role: Callable[..., Role], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,11 @@ class Outage:
     def lasts(self) -> bool:
         return self._since is not None
 
+    @property
+    def told(self) -> bool:
+        """It lasts, and somebody was told so from here: its end is to be told too."""
+        return self._alarm is not None
+
     def failed(
         self,
         error: str,

@@ -105,7 +105,7 @@ class Watch:
             while not self._stopping.is_set():
                 pause = await self._unless_stopped(self._round(group, self._tools.policy()))
                 await self._wait(pause)
-            if not self._outage.lasts:
+            if not self._outage.lasts or self._outage.told:  # the store may be back by now
                 hasty = replace(self._tools.policy(), group_wait_ms=0)
                 await self._unless_stopped(self._round(group, hasty))
             if self._sending:
