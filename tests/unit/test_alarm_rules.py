@@ -133,6 +133,12 @@ def test_half_a_character_in_an_error_blinds_nobody() -> None:
     assert fleet.told("sink_down")
 
 
+def test_a_run_with_nothing_done_is_told_with_its_pages() -> None:
+    alarm = Alarm("nothing_done", "books", "", "", START, State.FIRING)
+    assert "(0 pages)" in line(alarm, defaults())
+    assert "（0 页）" in line(alarm, defaults(), "zh")
+
+
 def test_a_calm_hour_raises_nothing() -> None:
     fleet = Fleet()
 

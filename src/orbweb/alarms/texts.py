@@ -53,8 +53,8 @@ TEXTS: Mapping[str, Text] = MappingProxyType({
         note_zh="最后一列说明每个站点为何等待",
     ),
     "nothing_done": Text(
-        "the run ended with nothing done, or far less than usual ({value} pages) {detail}",
-        "运行结束但无产出或远少于往常（{value} 页）{detail}",
+        "the run ended with nothing done, or far less than usual ({count} pages) {detail}",
+        "运行结束但无产出或远少于往常（{count} 页）{detail}",
         "orbweb status {job}",
         note_en="it lists what was skipped, by reason; --fresh crawls all again",
         note_zh="其中按原因列出被跳过的请求；--fresh 可全部重抓",
