@@ -10,7 +10,10 @@ Language = Literal["en", "zh"]
 
 
 class Text(NamedTuple):
-    """What one rule says. `{subject}`, `{value}`, `{limit}`, `{detail}`, `{job}` are filled in."""
+    """What one rule says. `{subject}`, `{value}`, `{limit}`, `{detail}`, `{job}` are filled in.
+
+    `{count}` is the value where it is a number of something and the threshold is a time.
+    """
 
     wrong_en: str
     wrong_zh: str
@@ -53,8 +56,8 @@ TEXTS: Mapping[str, Text] = MappingProxyType({
         note_zh="最后一列说明每个站点为何等待",
     ),
     "nothing_done": Text(
-        "the run ended with nothing done, or far less than usual ({value} pages) {detail}",
-        "运行结束但无产出或远少于往常（{value} 页）{detail}",
+        "the run ended with nothing done, or far less than usual ({count} pages) {detail}",
+        "运行结束但无产出或远少于往常（{count} 页）{detail}",
         "orbweb status {job}",
         note_en="it lists what was skipped, by reason; --fresh crawls all again",
         note_zh="其中按原因列出被跳过的请求；--fresh 可全部重抓",

@@ -37,6 +37,7 @@ def wording(alarm: Alarm, limits: Limits, lang: Language = "en") -> Wording:
         "subject": alarm.subject,
         "detail": mask_secrets(alarm.detail)[:LONGEST_DETAIL],
         "value": _measured(alarm.value, unit, lang),
+        "count": _measured(alarm.value, "", lang),
         "limit": _measured(limits.of(alarm.rule), unit, lang),
         "job": alarm.job or "JOB",
     }

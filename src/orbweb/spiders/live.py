@@ -149,9 +149,12 @@ class LiveNode:
         """Follow the sources, and take what holds already before anything is built of it."""
         self._following = asyncio.create_task(self._follower.run())
         await self._follower.asked(FIRST_SECONDS)
+        before = self.now
         wanted, self._keys = self._judge(self._resolve())
         self.now = wanted
         self._show()
+        for name in sorted(_changed(before, wanted)):
+            self._tell(name, before, wanted)
 
     def attach(
         self, parts: Iterable[Part], owners: Iterable[Any], call: Callable[..., Awaitable[Any]]
