@@ -390,6 +390,11 @@ class LiveNode:
             origin = after.settings.origin(name) if name in after.settings else "live"
             shown = (masked(name, old), masked(name, new))
             event(log, "live_value", key=name, before=shown[0], after=shown[1], origin=origin)
+        for host in sorted({*before.hosts, *after.hosts}):
+            was, now = (each.hosts.get(host, {}).get(name) for each in (before, after))
+            if was != now:
+                shown = (masked(name, was), masked(name, now))
+                event(log, "live_value", key=name, before=shown[0], after=shown[1], host=host)
 
     async def _apply_parts(
         self, wanted: Now, parts: Sequence[Part], said: Mapping[str, str]
