@@ -24,7 +24,8 @@ from tests.servers import Server
 
 import orbweb as mw
 from orbweb.frontier.tasks import ValkeyTaskList, new_tasks
-from orbweb.spiders.build import Start, run_spider
+from orbweb.spiders.build import run_spider
+from orbweb.spiders.start import Start
 
 
 class Nothing(mw.TaskSpider):

@@ -18,7 +18,7 @@ from orbweb.engine.shutdown import ExitCode
 from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.sources import DONE, FAILED, BatchState, MemoryBatchStore
 from orbweb.spiders import build_batch
-from orbweb.spiders.build import Start
+from orbweb.spiders.start import Start
 from orbweb.testing.site import SiteThread
 
 FAST = {

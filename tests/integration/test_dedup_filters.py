@@ -13,7 +13,8 @@ from tests.servers import Server
 
 import orbweb
 from orbweb.errors import ConfigError
-from orbweb.spiders.build import Start, run_spider
+from orbweb.spiders.build import run_spider
+from orbweb.spiders.start import Start
 from orbweb.testing.site import SiteThread
 
 SHARED = ["exact", "compact", "set", "bloom"]

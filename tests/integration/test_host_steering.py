@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from tests.servers import Server, redis_binary
 
 from orbweb.errors import ConfigError, RunLost
-from orbweb.frontier.base import Nack, NewRequest, Signal
+from orbweb.frontier.base import HostPace, Nack, NewRequest, RunConfig, Signal, Tuning
 from orbweb.frontier.hosttable import HostRow, Sort
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.operator import Author
@@ -99,6 +99,20 @@ async def test_a_limit_slows_down_every_node_and_job_until_it_ends(fleet: Fleet)
     await elapse(fleet, one, 5_000)
     assert (await fleet.admin.look("h")).host.limit is None
     assert len(await one.take(5)) > 1, "the limit has ended by itself"
+
+
+async def test_a_live_value_of_the_host_is_what_people_are_told(fleet: Fleet) -> None:
+    node = await busy(fleet, host_delay_ms=9000)
+    alone = HostPace(500, fleet.wall + 5000, 1, fleet.wall + 5000)
+    await node.frontier.tune(Tuning(1, RunConfig(host_delay_ms=9000), {"h": alone}))
+    assert len(await node.take()) == 1
+    row = await fleet.admin.look("h")
+    assert (row.gap.ms, str(row.wait.reason)) == (500, "delay")
+    assert "of the host" in row.wait.text
+    fleet.turn(600)
+    assert await fleet.why() == "slots"
+    fleet.turn(5000)
+    assert (await fleet.admin.look("h")).gap.ms == 9000
 
 
 async def test_a_host_that_was_never_fetched_is_forgotten_unless_it_is_steered(

@@ -20,7 +20,8 @@ import orbweb as mw
 from orbweb.engine.report import RunReport
 from orbweb.errors import ConfigError
 from orbweb.metrics import catalogue
-from orbweb.spiders.build import Start, run_spider
+from orbweb.spiders.build import run_spider
+from orbweb.spiders.start import Start
 
 
 class Site(BaseHTTPRequestHandler):

@@ -26,7 +26,8 @@ from orbweb.metrics import catalogue
 from orbweb.metrics.server import serving
 from orbweb.metrics.targets import address, write_targets
 from orbweb.settings import Settings, load_settings
-from orbweb.spiders.build import Start, run_spider
+from orbweb.spiders.build import run_spider
+from orbweb.spiders.start import Start
 
 NODE_METRICS = {
     metric.name

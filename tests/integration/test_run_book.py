@@ -14,7 +14,7 @@ from orbweb.frontier.runbook import HISTORY, KeptRun, RunBook
 from orbweb.frontier.server import connect
 from orbweb.monitor.run_record import PageTally
 from orbweb.spiders.account import Account, run_made
-from orbweb.spiders.build import Start, settings_of
+from orbweb.spiders.start import Start, settings_of
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,9 @@ from orbweb.config.place import Place
 from orbweb.config.values import Canary
 from orbweb.frontier.configbook import ConfigBook
 from orbweb.frontier.operator import Author
-from orbweb.spiders.build import Start, crawl, settings_of
+from orbweb.spiders.build import crawl
 from orbweb.spiders.live_admin import Done, LiveAdmin, NodeAck
+from orbweb.spiders.start import Start, settings_of
 
 LI = Author("li", "a test")
 WITHIN_SECONDS = 2.0

@@ -15,7 +15,7 @@ from tests.origin import StampingOrigin
 
 import orbweb
 from orbweb.download.middlewares import DownloaderMiddleware
-from orbweb.spiders.build import Start
+from orbweb.spiders.start import Start
 
 TOLD: list[object] = []
 

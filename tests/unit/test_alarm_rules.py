@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,20 @@ def test_each_rule_has_a_condition_and_words_in_two_languages() -> None:
             assert all(word in text for word in words), text
             assert "{" not in text
         assert "[RESOLVED]" in end_line(alarm, defaults())
+
+
+def test_a_node_that_talks_nonsense_blinds_nobody() -> None:
+    nonsense = {
+        "host": ["x"], "started": "zz", "elapsed": "q", "lost": "many", "stuck": math.inf,
+        "sinks": {"A": ["soon", None], "B": 3, "C": [math.nan, "x"]}, "dns": "x",
+        "refused": {"a.example": "x", "b.example": ["x", math.inf]}, "config": "new",
+        "vitals": {"cpu": "x", "disk_total": "a"}, "limited_by": 7,
+    }  # fmt: skip
+    run = run_of(WELL, NodeFacts("odd", 1500, nonsense), waiting=200_000)
+    fleet = Fleet()
+    fleet.go(400 * SECOND, lambda ms: {"runs": (replace(run, waiting=200_000 + ms),)})
+    assert fleet.told("backlog")
+    assert {rule for _, _, rule in fleet.letters} == {"backlog"}
 
 
 def test_a_calm_hour_raises_nothing() -> None:

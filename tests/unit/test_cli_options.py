@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from orbweb import AirSpider, Spider
 from orbweb.cli import show
 from orbweb.cli.failed_find import Filter, chosen
+from orbweb.cli.items import refuse_unclear
 from orbweb.cli.options import overrides, pairs
 from orbweb.cli.run import RunPlan, file_settings, new_run_id, run_spider
 from orbweb.errors import ConfigError
 from orbweb.frontier.base import DeadLetter
-from orbweb.spiders.build import Start, settings_of
+from orbweb.spiders.start import Start, settings_of
 
 CONSOLE = "orbweb.pipelines.console.ConsolePipeline"
 
@@ -119,6 +120,17 @@ def test_acts_on_everything_must_be_asked_for() -> None:
     with pytest.raises(ConfigError, match="--reason"):
         chosen(Filter(reason="tiemout"), everything=False)
     assert chosen(Filter(), everything=True).empty
+
+
+@pytest.mark.parametrize("empty", [{"ids": ("",)}, {"node": ""}, {"group": ""}, {"host": ""}])
+def test_what_is_empty_does_not_mean_all(empty: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="empty"):
+        Filter(**empty)
+
+
+def test_an_empty_key_does_not_mean_all_items() -> None:
+    with pytest.raises(ConfigError, match="empty"):
+        refuse_unclear(["ab", ""], everything=False)
 
 
 @pytest.mark.parametrize(

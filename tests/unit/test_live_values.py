@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orbweb.config.check import Switches, checked
 from orbweb.config.follower import Follower
 from orbweb.config.last_good import LastGood
 from orbweb.config.place import Place, Scope
@@ -112,6 +113,16 @@ def test_a_canary_stands_beside_the_value_of_all_others() -> None:
         ended.promote(Place.read("A"), "bob", "", 2000)
 
 
+def test_what_was_there_before_holds_again_when_a_promoted_canary_ends() -> None:
+    values = put(LiveValues(), "A", 1)
+    values = put(values, "A", 2, canary=Canary(nodes=("n1",)), until_ms=5000)
+    promoted, _ = values.promote(Place.read("A"), "bob", "", 2000)
+    assert (found(promoted, "A", at_ms=4999), found(promoted, "A", at_ms=5000)) == (2, 1)
+    expired = promoted.expire(5000)
+    assert expired is not None
+    assert found(expired[0], "A", at_ms=5000) == 1
+
+
 def test_a_part_of_the_nodes_is_always_the_same_nodes() -> None:
     canary = Canary(percent=25)
     taken = {f"node{n}" for n in range(1000) if canary.takes(f"node{n}")}
@@ -142,6 +153,13 @@ def test_rolling_back_brings_nothing_back_whose_time_is_over() -> None:
     values, second = values.take_away(Place.read("A"), "ann", "", 1500)
     with pytest.raises(ConfigError, match="hold already"):
         values.back_to(1, [second, first], "bob", "", 2500)
+
+
+def test_the_levels_of_loggers_are_judged_before_they_are_stored() -> None:
+    place = Place.read("LOG_LEVELS")
+    assert checked(place, "orbweb=DEBUG", "here", Switches(), textual=True) == ["orbweb=DEBUG"]
+    with pytest.raises(ConfigError, match="is not like"):
+        checked(place, "orbweb=LOUD", "here", Switches(), textual=True)
 
 
 def test_values_survive_being_stored() -> None:
@@ -207,6 +225,25 @@ async def test_a_source_that_is_away_keeps_what_it_said_last_on_disk_too(tmp_pat
     silent.words.put_nowait(SourceUnavailable("still none"))
     follower, task = await follow(silent, tmp_path)
     assert follower.documents[0].values == {"A": "1"}, "from the last process on this machine"
+    task.cancel()
+
+
+async def test_a_source_that_answers_nonsense_ends_neither_itself_nor_others(
+    tmp_path: Path,
+) -> None:
+    odd, good = Told(), Told()
+    odd.name = "odd"
+    odd.words.put_nowait(KeyError("header"))
+    good.words.put_nowait(Document({"A": "1"}, "1", "told"))
+    follower = Follower([odd, good], LastGood(tmp_path), lambda: None)
+    task = asyncio.create_task(follower.run())
+    await follower.asked(1)
+    assert "KeyError" in follower.errors["odd"]
+    good.words.put_nowait(Document({"A": "2"}, "2", "told"))
+    async with asyncio.timeout(1):
+        await changed(follower)
+    assert follower.documents[0].values == {"A": "2"}
+    assert not task.done()
     task.cancel()
 
 

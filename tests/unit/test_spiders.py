@@ -14,8 +14,8 @@ import pytest
 import orbweb as mw
 from orbweb.engine.report import SUMMARY_PREFIX
 from orbweb.errors import ConfigError
-from orbweb.spiders.build import settings_of
 from orbweb.spiders.load import load_pipelines
+from orbweb.spiders.start import settings_of
 
 
 @pytest.fixture(autouse=True)

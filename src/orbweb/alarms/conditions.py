@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from orbweb.alarms.facts import Facts, NodeFacts, RunFacts
+from orbweb.alarms.facts import Facts, NodeFacts, RunFacts, number_of
 from orbweb.alarms.finding import Finding, View, alive, going, of_run
 from orbweb.alarms.past import FOUND, Past
 from orbweb.alarms.rules import RULES, Limits
@@ -147,7 +147,7 @@ def _is_full(error: str) -> bool:
 def _vital(node: NodeFacts, name: str) -> float:
     vitals = node.said.get("vitals")
     value = vitals.get(name, 0) if isinstance(vitals, dict) else 0
-    return float(value) if isinstance(value, int | float) else 0.0
+    return number_of(value)
 
 
 def _sinks(node: NodeFacts) -> Iterator[tuple[str, float, str]]:
@@ -155,7 +155,7 @@ def _sinks(node: NodeFacts) -> Iterator[tuple[str, float, str]]:
     sinks = node.said.get("sinks")
     for name, told in sinks.items() if isinstance(sinks, dict) else ():
         if isinstance(told, list) and len(told) == 2:
-            yield str(name), float(told[0]), str(told[1])
+            yield str(name), number_of(told[0]), str(told[1])
 
 
 def _sink_down(view: View, limit: float) -> Iterator[Finding]:
@@ -222,9 +222,11 @@ def _blocked(view: View, limit: float) -> Iterator[Finding]:
         answers: Counter[str] = Counter()
         for node in alive(run, 60_000):
             told = node.said.get("refused")
-            for host, (refused, all_of_them) in told.items() if isinstance(told, dict) else ():
+            for host, pair in told.items() if isinstance(told, dict) else ():
+                if not isinstance(pair, list | tuple) or len(pair) != 2:
+                    continue
                 name = f"refused {node.node} {host}"
-                counts = [float(refused), float(all_of_them)]
+                counts = [number_of(count) for count in pair]
                 born = view.at_ms - node.age_ms
                 new, total = view.past.grown(name, view.at_ms, counts, view.window_ms, born)
                 hosts[host] += int(new)
@@ -317,7 +319,7 @@ def _consumers(view: View, limit: float) -> Iterator[Finding]:
             continue
         place = f"{each.said.get('host', '?')}:{each.said.get('pid', '?')}"
         silent = min(each.silent_ms / 1000, watched)
-        busy = float(each.said.get("busy", 0))
+        busy = number_of(each.said.get("busy"))
         if silent >= limit:
             detail = f"{place}: silent"
             yield Finding("consumer_stuck", "", "", str(each.id)[:8], silent, detail)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+
+def number_of(said: Any) -> float:
+    """What a process said as a number, 0 for all else: nobody's words may end the watch."""
+    is_number = isinstance(said, int | float) and math.isfinite(said)
+    return float(said) if is_number else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +39,7 @@ class NodeFacts:
 
     def number(self, name: str) -> float:
         """A number that it said; 0 when it said none."""
-        value = self.said.get(name, 0)
-        return float(value) if isinstance(value, int | float) else 0.0
+        return number_of(self.said.get(name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from orbweb.alarms.facts import (
     NodeFacts,
     RunFacts,
     ScheduleFacts,
+    number_of,
 )
 from orbweb.errors import OrbwebError, RunLost, StoreUnavailable
 from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
@@ -182,4 +183,4 @@ def _node(node: NodeInfo) -> NodeFacts:
 
 
 def _whole(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) else 0
+    return int(number_of(value))

@@ -14,8 +14,8 @@ from orbweb.errors import ConfigError
 from orbweb.settings import Settings
 from orbweb.sources.base import BatchRecord, BatchState
 from orbweb.spiders.batch import BatchSpider
-from orbweb.spiders.build import Start, settings_of
 from orbweb.spiders.build_batch import batch_store, parse_schedule_of
+from orbweb.spiders.start import Start, settings_of
 
 
 def list_batches(target: str, limit: int, changes: Sequence[str] | None, *, as_json: bool) -> None:

@@ -32,16 +32,13 @@ from orbweb.replay.verdicts import Judge, Look
 from orbweb.settings import Settings
 from orbweb.settings.log import configure_log
 from orbweb.spiders.base import BaseSpider
-from orbweb.spiders.build import (
-    Start,
-    live_settings,
-    open_servers,
-    settings_of,
-    trial_parts,
-)
+from orbweb.spiders.build_live import live_settings
+from orbweb.spiders.build_servers import open_servers
+from orbweb.spiders.build_trial import trial_parts
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.log_place import log_folder
 from orbweb.spiders.rules import job_rules
+from orbweb.spiders.start import Start, settings_of
 
 T = TypeVar("T")
 

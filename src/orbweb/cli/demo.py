@@ -11,9 +11,10 @@ from orbweb.cli import show
 from orbweb.cli.run import emptying, file_settings, new_run_id
 from orbweb.engine.report import RunReport
 from orbweb.engine.shutdown import ExitCode
-from orbweb.spiders.build import Start, run_spider, settings_of
+from orbweb.spiders.build import run_spider
 from orbweb.spiders.ending import end_text
 from orbweb.spiders.progress import on_terminal
+from orbweb.spiders.start import Start, settings_of
 from orbweb.testing.demo_spider import DemoSpider
 from orbweb.testing.site import SiteThread
 

@@ -33,6 +33,11 @@ class Filter:
     def __post_init__(self) -> None:
         if self.reason is not None and self.reason not in {str(reason) for reason in Reason}:
             raise ConfigError(f"--reason {self.reason} is none; see `orbweb failed list JOB`")
+        if not all(self.ids):
+            raise ConfigError("an id is empty, which would mean all: --all says so")
+        for option in ("host", "node", "group"):
+            if getattr(self, option) == "":
+                raise ConfigError(f"--{option} is empty: leave it out, or say which")
 
     @property
     def empty(self) -> bool:

@@ -117,6 +117,8 @@ def refuse_unclear(keys: Sequence[str], everything: bool) -> None:
         raise ConfigError("which ones? Give keys (see `orbweb items failed JOB`) or --all")
     if keys and everything:
         raise ConfigError("--all and keys exclude each other")
+    if not all(keys):
+        raise ConfigError("a key is empty, which would mean all: --all says so")
 
 
 async def find_failed(

@@ -20,9 +20,9 @@ from orbweb.log import mask_secrets
 from orbweb.model.item import ItemRecord, Origin
 from orbweb.pipelines.buffer import ItemBuffer, Rejected
 from orbweb.settings.log import configure_log
-from orbweb.spiders.build import Start, settings_of
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.load import load_pipelines
+from orbweb.spiders.start import Start, settings_of
 
 REPLAY_SECONDS = 60.0
 """How long pipelines may take to answer for what is replayed."""

@@ -32,10 +32,10 @@ from orbweb.settings import Settings
 from orbweb.settings.log import configure_log
 from orbweb.spiders.base import BaseSpider
 from orbweb.spiders.batch import BatchSpider
-from orbweb.spiders.build import Start, settings_of
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.ending import tell_end
 from orbweb.spiders.progress import on_terminal
+from orbweb.spiders.start import Start, settings_of
 
 logger = get_logger("cli.run")
 

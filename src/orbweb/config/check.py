@@ -15,6 +15,7 @@ from orbweb.model.rate import rate_text
 from orbweb.settings import DECLARATIONS, When
 from orbweb.settings.kinds import COUNT, FLAG, NUMBER, TEXT, TEXTS, Kind, NotThisKind
 from orbweb.settings.load import USER_PREFIX, read_setting
+from orbweb.settings.log import logger_levels
 
 SWITCH_PREFIX = "PARSE."
 """Keys of a spider's own live values, which its `live` declares."""
@@ -133,6 +134,8 @@ def _check_form(name: str, value: Any, origin: str) -> None:
                 raise ConfigError(
                     f"{name} ({origin}): {pattern!r} is no regular expression: {error}"
                 ) from None
+    if name == "LOG_LEVELS":
+        logger_levels(value)
     if name == "PROXY_LIST":
         for number, address in enumerate(value, 1):
             try:

@@ -72,6 +72,9 @@ class Follower:
                 raise SourceUnavailable(f"{source.name} has ended")
             except (SourceUnavailable, ConfigError) as error:
                 self._fall_back(number, str(error))
+            except Exception as error:  # one source that answers nonsense must not end the others
+                log.exception("live values: %s: unexpected error", source.name)
+                self._fall_back(number, f"{type(error).__name__}: {error}")
             self._asked[number].set()
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)

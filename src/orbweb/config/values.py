@@ -131,10 +131,7 @@ class LiveValues(msgspec.Struct, frozen=True):
         """Let a value hold; one with an end has what was there before beneath it."""
         old = self.find(new.place, canary=new.canary is not None)
         old = old.at(new.at_ms) if old is not None else None
-        beneath = None
-        if new.until_ms and old is not None:
-            lasting = not old.until_ms or old.until_ms > new.until_ms
-            beneath = old if lasting else old.beneath
+        beneath = _beneath(old, new.at_ms, new.until_ms)
         kept = msgspec.structs.replace(new, version=self.version + 1, beneath=beneath)
         return self._next([Change(old, kept)], new.by, new.why, new.at_ms, verb)
 
@@ -158,10 +155,17 @@ class LiveValues(msgspec.Struct, frozen=True):
         tried = tried.at(at_ms) if tried is not None else None
         if tried is None:
             raise ConfigError(f"{place} has no canary that could be promoted")
+        old = self.find(place)
         after = msgspec.structs.replace(
-            tried, canary=None, by=by, why=why or tried.why, at_ms=at_ms, version=self.version + 1
+            tried,
+            canary=None,
+            by=by,
+            why=why or tried.why,
+            at_ms=at_ms,
+            version=self.version + 1,
+            beneath=_beneath(old, at_ms, tried.until_ms),
         )
-        changes = [Change(tried, None), Change(self.find(place), after)]
+        changes = [Change(tried, None), Change(old, after)]
         return self._next(changes, by, why, at_ms, "promote")
 
     def expire(self, at_ms: int) -> tuple[LiveValues, Line] | None:
@@ -231,3 +235,12 @@ class LiveValues(msgspec.Struct, frozen=True):
         version = self.version + 1
         line = Line(version, at_ms, by, verb, tuple(changes), why)
         return LiveValues(version, tuple(entries[slot] for slot in sorted(entries))), line
+
+
+def _beneath(old: Entry | None, at_ms: int, until_ms: int) -> Entry | None:
+    """What is to hold again when a value ends that takes the place of `old` until then."""
+    old = old.at(at_ms) if old is not None else None
+    if not until_ms or old is None:
+        return None
+    lasting = not old.until_ms or old.until_ms > until_ms
+    return old if lasting else old.beneath

@@ -94,6 +94,10 @@ class Host:
     slots: int
     queued: tuple[int, ...]
     """Requests that wait for it in each run that was asked for."""
+    live_delay_ms: float | None = None
+    """A live value for the host alone: it takes the place of what runs want."""
+    live_concurrency: int | None = None
+    """The same of fetches at once; 0 = no limit."""
 
     @property
     def backlog(self) -> int:
@@ -161,6 +165,7 @@ def _rules(
 def _host(name: str, words: Iterator[str], at_ms: int, clock_ms: int, runs: int) -> Host:
     fields = _taken(words, HOST_FIELDS)
     next_at, slots = next(words), int(next(words))
+    live_delay, live_concurrency = _live(next(words), at_ms)
 
     def number(field: str) -> float:
         return float(fields[field] or 0)
@@ -190,6 +195,20 @@ def _host(name: str, words: Iterator[str], at_ms: int, clock_ms: int, runs: int)
         next_at=float(next_at or 0),
         slots=slots,
         queued=tuple(int(next(words)) for _ in range(runs)),
+        live_delay_ms=live_delay,
+        live_concurrency=None if live_concurrency is None else int(live_concurrency),
+    )
+
+
+def _live(text: str, at_ms: int) -> tuple[float | None, float | None]:
+    """Delay and fetches at once that live values give a host, those that are in force."""
+    words = text.split()
+    if len(words) != 4:
+        return None, None
+    delay, delay_until, most, most_until = words
+    return (
+        float(delay) if delay != "-" and in_force(float(delay_until), at_ms) else None,
+        float(most) if most != "-" and in_force(float(most_until), at_ms) else None,
     )
 
 

@@ -56,7 +56,10 @@ def gap_of(host: Host, runs: Sequence[RunRules]) -> Gap:
     """The gap that is kept at a host: the longest that anything asks for. `ms` 0 = none."""
     throttled = [run.autothrottle_start_ms for run in runs if run.autothrottle_start_ms is not None]
     unapproved = [run.unapproved_delay_ms for run in runs if run.unapproved_delay_ms is not None]
-    gaps = [Gap(max((run.delay_ms for run in runs), default=0), WaitReason.DELAY, "DOWNLOAD_DELAY")]
+    wanted, text = max((run.delay_ms for run in runs), default=0.0), "DOWNLOAD_DELAY"
+    if host.live_delay_ms is not None:
+        wanted, text = host.live_delay_ms, "live DOWNLOAD_DELAY of the host"
+    gaps = [Gap(wanted, WaitReason.DELAY, text)]
     if throttled:
         found = host.throttle_ms if host.throttle_ms is not None else max(throttled)
         gaps.append(Gap(found, WaitReason.THROTTLE, "adaptive throttle"))
@@ -133,6 +136,8 @@ def _turn(host: Host, runs: Sequence[RunRules]) -> Wait:
         text = f"{gap.rate}: {gap.text}"
         return Wait(gap.reason, text, host.wall_ms(host.next_at))
     most = min((run.concurrency for run in runs if run.concurrency), default=0)
+    if host.live_concurrency is not None:
+        most = host.live_concurrency
     if most and host.slots >= most:
         return Wait(WaitReason.SLOTS, f"{host.slots} of {most} slots in use")
     return Wait(WaitReason.READY, "ready")

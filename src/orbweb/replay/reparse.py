@@ -13,7 +13,7 @@ from orbweb.replay.recorded import RecordedPage
 from orbweb.replay.trial import Parsed, trial_of
 from orbweb.settings import Settings
 from orbweb.spiders.base import BaseSpider
-from orbweb.spiders.build import trial_parts
+from orbweb.spiders.build_trial import trial_parts
 
 
 def parse_pages(

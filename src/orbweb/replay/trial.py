@@ -22,7 +22,7 @@ from orbweb.model.request import Request
 from orbweb.model.response import Response
 from orbweb.model.url import host_of
 from orbweb.replay.gate import Manners
-from orbweb.spiders.build import TrialParts
+from orbweb.spiders.build_trial import TrialParts
 
 EPOCH = "trial"
 """Stands for the run in the keys of items, which are stored nowhere."""

@@ -22,6 +22,10 @@ SIZE_UNITS = {
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off"})
 
+LARGEST_COUNT = 10**15
+LARGEST_NUMBER = 1e12
+"""Beyond these the store could not keep a number, or a time of so many seconds in ms, exactly."""
+
 
 class NotThisKind(ValueError):
     """The value is not of the wanted kind; the text says what would be."""
@@ -69,34 +73,40 @@ def _parse_flag(text: str) -> bool:
 def _check_count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _refuse("a whole number is wanted")
+    if abs(value) > LARGEST_COUNT:
+        raise _refuse(f"a whole number up to {LARGEST_COUNT} is wanted")
     return value
 
 
 def _parse_count(text: str) -> int:
     try:
-        return int(text.strip())
+        count = int(text.strip())
     except ValueError:
         raise _refuse("a whole number is wanted") from None
+    return _check_count(count)
 
 
 def _check_number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise _refuse("a number is wanted")
+    if abs(value) > LARGEST_NUMBER:
+        raise _refuse(f"a number up to {LARGEST_NUMBER:.0e} is wanted")
     return float(value)
 
 
 def _parse_number(text: str) -> float:
     try:
-        return _check_number(float(text.strip()))
+        number = float(text.strip())
     except ValueError:
         raise _refuse("a number is wanted") from None
+    return _check_number(number)
 
 
 def _parse_size(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", text)
     if match is None or match[2].lower() not in SIZE_UNITS:
         raise _refuse("a number of bytes is wanted (units such as KiB, MiB, MB may follow)")
-    return int(match[1]) * SIZE_UNITS[match[2].lower()]
+    return _check_count(int(match[1]) * SIZE_UNITS[match[2].lower()])
 
 
 def _check_size(value: Any) -> int:

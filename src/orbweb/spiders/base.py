@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orbweb.engine.engine import Engine
     from orbweb.engine.report import RunReport
     from orbweb.engine.stats import Stats
-    from orbweb.spiders.build import Start
+    from orbweb.spiders.start import Start
 
 ItemHandler = Callable[[list[Any]], Any]
 

@@ -17,7 +17,7 @@ from orbweb.spiders.task import TaskSpider
 
 if TYPE_CHECKING:
     from orbweb.engine.report import RunReport
-    from orbweb.spiders.build import Start
+    from orbweb.spiders.start import Start
 
 REFUSED = {
     "auto_start_next_batch": "start_monitor(once=True) ends with the batch",

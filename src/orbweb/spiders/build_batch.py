@@ -31,7 +31,9 @@ from orbweb.settings.names import SYNONYMS
 from orbweb.sources.base import BatchRecord, BatchStore
 from orbweb.spiders.batch import BatchSpider
 from orbweb.spiders.batch_worker import LOOK_SECONDS, BatchWorker, RunningMonitor
-from orbweb.spiders.build import Start, crawl, open_servers, settings_of
+from orbweb.spiders.build import crawl
+from orbweb.spiders.build_servers import open_servers
+from orbweb.spiders.start import Start, settings_of
 from orbweb.spiders.watching import watching
 
 DATABASE_THREADS = 4

@@ -15,7 +15,7 @@ from orbweb.errors import ConfigError
 from orbweb.frontier.configbook import ConfigBook
 from orbweb.frontier.keys import clean
 from orbweb.frontier.operator import Author
-from orbweb.spiders.live import Ack
+from orbweb.spiders.live_ack import Ack
 
 TRIES = 5
 """How often an act is made anew because somebody else was faster."""

@@ -20,7 +20,7 @@ from orbweb.frontier.base import HostPace, RunConfig, Tunable, Tuning
 from orbweb.log import set_levels
 from orbweb.settings import Settings
 from orbweb.settings.log import logger_levels
-from orbweb.spiders.live import Now, Part
+from orbweb.spiders.live_now import Now, Part
 
 STORE = frozenset(
     {

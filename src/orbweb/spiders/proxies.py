@@ -8,7 +8,7 @@ from orbweb.download.proxies import PoolOptions, ProxyPool
 from orbweb.errors import ConfigError
 from orbweb.settings import Settings
 from orbweb.settings.declarations import PROXIES
-from orbweb.spiders.live import Now, Part
+from orbweb.spiders.live_now import Now, Part
 
 
 def build_proxies(settings: Settings, directory: Path) -> ProxyPool:

@@ -16,7 +16,7 @@ from orbweb.errors import ConfigError
 from orbweb.replay.recorded import RecordedPage, differences, read_page, yielded
 from orbweb.replay.reparse import parse_pages
 from orbweb.replay.trial import Parsed
-from orbweb.spiders.build import Start, settings_of
+from orbweb.spiders.start import Start, settings_of
 
 __all__ = ["RecordedPage", "check_page", "recorded"]
 

@@ -5,7 +5,8 @@
 --       many run bases follow, then hosts
 -- Returns  server's wall clock, shard's clock, wall clock when somebody last moved that, then for each
 --          run its fields and what it said in :pace, then for each host its fields, when it is allowed
---          next, slots in use, and for each run how many of its requests are queued ('' = there is none)
+--          next, slots in use, what live values say of it alone (see tune.lua), and for each run how many
+--          of its requests are queued ('' = there is none)
 
 local host_fields, run_fields = {}, {}
 for field in string.gmatch(ARGV[2], '%S+') do host_fields[#host_fields + 1] = field end
@@ -30,6 +31,7 @@ for i = first_host, #ARGV do
   add(call('HMGET', HOST .. host, unpack(host_fields)), #host_fields)
   answer[#answer + 1] = call('ZSCORE', NEXT, host) or ''
   answer[#answer + 1] = call('ZCOUNT', SLOTS .. host, '(' .. int(host_now), '+inf')
+  answer[#answer + 1] = call('HGET', SHARD .. ':tuned', host) or ''
   for j = 5, first_host - 1 do answer[#answer + 1] = call('ZCARD', ARGV[j] .. ':queue:' .. host) end
 end
 return answer

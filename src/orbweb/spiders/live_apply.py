@@ -1,0 +1,65 @@
+"""Lets live values hold in the parts of a node, and tells the methods that wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from orbweb.config.check import SWITCH_PREFIX
+from orbweb.errors import RunLost, StoreUnavailable
+from orbweb.log import get_logger
+from orbweb.spiders.live_now import Now, Part, differences, value_of
+from orbweb.spiders.live_sources import AGAIN_SECONDS
+
+Hook = tuple[tuple[str, ...], Callable[..., Any]]
+"""Names of live values, and the method to call when one of them has changed."""
+
+Call = Callable[..., Awaitable[Any]]
+
+log = get_logger("orbweb.config")
+
+
+async def apply_parts(parts: Sequence[Part], before: Now, wanted: Now) -> dict[str, str]:
+    """Returns by name why a part could not take it; it goes by what was before then.
+
+    Waits for a store that is away. Raises `RunLost`.
+    """
+    refused: dict[str, str] = {}
+    for part in parts:
+        while True:
+            try:
+                await part.apply(wanted)
+            except StoreUnavailable as error:
+                log.debug("live values wait for the store: %s", error)
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            except RunLost:
+                raise
+            except Exception as error:
+                names = part.names & (differences(before, wanted) or part.names)
+                refused |= dict.fromkeys(names, f"{type(error).__name__}: {error}")
+                log.error("%s cannot go by the new live values: %s", part.name, error)
+                await part.apply(before)
+            break
+    return refused
+
+
+async def call_hooks(
+    hooks: Sequence[Hook], call: Call, before: Now, after: Now, changed: set[str]
+) -> dict[str, str]:
+    """Tell methods what has changed; returns by name which of them failed, and why."""
+    failed: dict[str, str] = {}
+    for keys, method in hooks:
+        for key in keys:
+            switch = f"{SWITCH_PREFIX}{key}"
+            name = switch if switch in after.own else key
+            if name not in changed or value_of(before, name) == value_of(after, name):
+                continue
+            try:
+                value = value_of(after, name)
+                await call(method, *((value,) if len(keys) == 1 else (value, key)))
+            except Exception as error:
+                log.exception("%s failed for live value %s", method.__qualname__, name)
+                failed[name] = f"{method.__qualname__}: {type(error).__name__}: {error}"
+    return failed
