@@ -79,6 +79,6 @@ def tell_changes(before: Now, after: Now, names: Iterable[str]) -> None:
                 _tell(name, was, now, host=host)
 
 
-def _tell(name: str, before: Any, after: Any, **where: str) -> None:
+def _tell(name: str, before: Any, after: Any, **where: Any) -> None:
     shown = (masked(name, before), masked(name, after))
     event(log, "live_value", key=name, before=shown[0], after=shown[1], **where)
