@@ -130,7 +130,7 @@ def test_every_scope_and_kind_is_kept_as_it_was_meant(orbweb: Call) -> None:
         (("set", "LOG_LEVEL", "DEBUG", "--run-id", "b", *WHY), "add --job JOB"),
         (("unset", "LOG_LEVEL", *WHY), "there is no live value"),
         (("promote", "LOG_LEVEL", *WHY), "no canary"),
-        (("rollback", "99", *WHY), "not in the history"),
+        (("rollback", "99", *WHY), "there is no version 99"),
         (("diff",), "never been changed"),
     ],
 )

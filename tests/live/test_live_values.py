@@ -182,16 +182,24 @@ async def test_the_heartbeat_says_the_version(live_server: Server, tmp_path: Pat
         raise AssertionError(json.dumps(await said()))
 
 
-async def test_a_joining_node_takes_what_holds_before_it_fetches(
-    live_server: Server, tmp_path: Path
+async def test_a_joining_node_takes_what_holds_before_it_fetches_and_tells_it(
+    live_server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "orbweb.config")
     async with working(live_server.url, tmp_path, DOWNLOAD_DELAY=0.01) as pair:
         await pair.holds("PARSE.price_v2", "on")
         await pair.holds("CONCURRENT_REQUESTS", "3")
+        await pair.holds("host:h.example/DOWNLOAD_DELAY", "7")
+        caplog.clear()
         third = await pair.join(tmp_path, DOWNLOAD_DELAY=0.01)
         await pair.until(lambda: pair.site.since(0, third.who), 8)
         assert third.live["price_v2"] is True
         assert third._engine.knobs.concurrency == 3  # type: ignore[union-attr]
+        told = [r.getMessage() for r in caplog.records if "live_value" in r.getMessage()]
+        assert [line.split()[1] for line in told] == [
+            *("key=CONCURRENT_REQUESTS", "key=DOWNLOAD_DELAY", "key=PARSE.price_v2")
+        ]
+        assert told[1].endswith("after=7.0 host=h.example")
         await pair.until(lambda: third.items)
         assert all(item["price_v2"] for item in third.items)
 

@@ -316,6 +316,8 @@ def test_a_start_that_finds_its_run_finished_is_told_until_a_later_run_gives_pag
     idle = (IdleFacts("books", "r1", START + 1),)
     fleet.go(MINUTE, always(done, idle=idle))
     assert len(fleet.told("nothing_done")) == 1
+    (alarm,) = fleet.docket.alarms.values()
+    assert "(0 pages)" in line(alarm, fleet.limits)
     later = RunFacts("books", "r2", "e2", pages=3, waiting=1, started_at_ms=START + MINUTE)
     fleet.go(MINUTE, lambda _: {"runs": (done, later), "idle": idle})
     assert [ended for _, ended in fleet.told("nothing_done")] == [False, True]

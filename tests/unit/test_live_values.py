@@ -147,6 +147,8 @@ def test_rolling_back_gives_the_values_of_then_as_a_new_version() -> None:
         values.back_to(3, lines, "bob", "", 2000)
     with pytest.raises(ConfigError, match="not in the history"):
         values.back_to(0, lines[:1], "bob", "", 2000)
+    with pytest.raises(ConfigError, match="no version 9; the present one is 3"):
+        values.back_to(9, lines, "bob", "", 2000)
 
 
 def test_rolling_back_brings_nothing_back_whose_time_is_over() -> None:

@@ -137,6 +137,15 @@ def test_what_cannot_be_compared_keeps_no_limit(text: str, name: str) -> None:
     assert "not stored of old" in str(parse_limit(text).failure(rows))
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [("itemz<-10%", "did you mean items"), ("timeouts>0", "did you mean timeout"), ("q>0", "5xx")],
+)
+def test_a_limit_on_what_is_no_row_is_refused(text: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=hint):
+        parse_limit(text)
+
+
 @pytest.mark.parametrize("text", ["items", "items=3", "<3", "items<", "items<ten"])
 def test_what_is_no_limit_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--fail-on"):

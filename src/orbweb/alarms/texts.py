@@ -10,7 +10,10 @@ Language = Literal["en", "zh"]
 
 
 class Text(NamedTuple):
-    """What one rule says. `{subject}`, `{value}`, `{limit}`, `{detail}`, `{job}` are filled in."""
+    """What one rule says. `{subject}`, `{value}`, `{limit}`, `{detail}`, `{job}` are filled in.
+
+    `{count}` is the value where it is a number of something and the threshold is a time.
+    """
 
     wrong_en: str
     wrong_zh: str

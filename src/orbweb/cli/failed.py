@@ -66,7 +66,7 @@ def list_letters(
         if count > shown:
             print(f"  … and {show.number(count - shown)} more (--limit 0 shows all)")
     show.note(
-        f"next: orbweb failed show {job} ID · orbweb shell failed:ID · "
+        f"next: orbweb failed show {job} ID · orbweb shell failed:ID --spider FILE · "
         f"orbweb failed retry {job} --group GROUP"
     )
 
@@ -120,7 +120,7 @@ def show_letter(settings: Settings, job: str, run: str | None, id: str, *, as_js
     print(f"{'meaning':<10} {_text(letter.reason)}")
     print(f"{'advice':<10} {_advice(letter.reason)}")
     show.note(
-        f"next: orbweb shell failed:{letter.id[:8]} --job {job} · "
+        f"next: orbweb shell failed:{letter.id[:8]} --job {job} --spider FILE · "
         f"orbweb failed retry {job} {letter.id[:8]}"
     )
 

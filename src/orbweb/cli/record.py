@@ -14,6 +14,7 @@ from orbweb.cli.options import pairs
 from orbweb.cli.scrub import SECRET_NAME, Scrubber
 from orbweb.errors import ConfigError
 from orbweb.log import mask_secrets
+from orbweb.model.reasons import Reason
 from orbweb.replay.bench import Bench
 from orbweb.replay.recorded import RecordedPage, file_name, record_page, write_page, yielded
 from orbweb.replay.trial import Parsed
@@ -23,6 +24,11 @@ from orbweb.testing.recorded import PAGES, check_pages
 TEST = Path("tests", "test_pages.py")
 
 DONE, CALLBACK_FAILED = 0, 1
+
+_BEFORE_CALLBACK = frozenset(
+    {Reason.STATUS_REJECTED, Reason.CONTENT_TYPE, Reason.TOO_LARGE, Reason.ANTIBOT}
+)
+"""For these a run gives a page up before its callback has seen it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,10 @@ async def _fetch(bench: Bench, wish: Wish, asked: RecordWish) -> RecordedPage:
                 mask_secrets(f"{request.url} cannot be recorded: {page.reason}: {page.error}")
             )
         request, response = page.request, page.response
+    elif subject.letter is not None and subject.letter.reason in _BEFORE_CALLBACK:
+        show.note(
+            f"note: it failed with {subject.letter.reason}, so no run gives this page to a callback"
+        )
     kind = type(bench.spider)
     spider = code_of(kind).file
     if ":" not in spider:

@@ -196,6 +196,8 @@ class LiveValues(msgspec.Struct, frozen=True):
 
     def as_of(self, version: int, lines: Iterable[Line]) -> LiveValues:
         """The values of an earlier version. See `back_to`."""
+        if not 0 <= version <= self.version:
+            raise ConfigError(f"there is no version {version}; the present one is {self.version}")
         then = {entry.slot: entry for entry in self.entries}
         at = self.version
         for line in lines:
@@ -208,7 +210,7 @@ class LiveValues(msgspec.Struct, frozen=True):
                 if change.before is not None:
                     then[change.before.slot] = change.before
             at = line.version - 1
-        if at != version or version < 0:
+        if at != version:
             raise ConfigError(
                 f"version {version} is not in the history, which goes back to {at}; "
                 f"the present one is {self.version}"

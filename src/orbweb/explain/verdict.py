@@ -113,12 +113,11 @@ def _leased(facts: Facts, state: UrlState) -> Verdict:
     if state.request.deliveries:
         died = counted(state.request.deliveries, "time")
         details.append(f"handed out {died} before without an answer")
+    text, advice = f"{node} works on it{since}", [Advice(Reason.LEASED.advice())]
     if state.node in facts.without_proxy:
         details.append("no proxy of its pool was free for this host just now")
-    text = f"{node} works on it{since}"
-    return Verdict(
-        Standing.IN_WORK, Reason.LEASED, text, details, (Advice(Reason.LEASED.advice()),)
-    )
+        advice.insert(0, Advice(Reason.NO_PROXY.advice()))
+    return Verdict(Standing.IN_WORK, Reason.LEASED, text, details, tuple(advice))
 
 
 def _delayed(facts: Facts, state: UrlState) -> Verdict:
@@ -251,7 +250,7 @@ def _by_line(facts: Facts, line: CrawlLine) -> Verdict:
 
 
 def _skipped(facts: Facts, line: CrawlLine) -> Verdict:
-    details = [f"a link to it was dropped at {moment(line.time)} by node {line.node[:8]}"]
+    details = [f"dropped as soon as it was found, at {moment(line.time)} by node {line.node[:8]}"]
     if line.error and line.reason in (Reason.NOT_SERIALIZABLE, Reason.BAD_URL):
         details.append(_first(line.error))
     return Verdict(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orbweb.errors import ConfigError
+from orbweb.model.reasons import Reason
 from orbweb.monitor.run_diff import Kind, Row
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {"<": operator.lt, ">": operator.gt}
@@ -15,6 +17,10 @@ _LIMIT = re.compile(
     r"\s*(?P<name>[\w.-]+(?:\([^()]+\))?)\s*(?P<op>[<>])\s*"
     r"(?P<value>[+-]?\d+(?:\.\d+)?)\s*(?P<percent>%?)\s*"
 )
+
+_COUNTS = ("pages", "items", "failed", "retried", "seconds", "duplicates", "new", "gone", "changed")
+_REASONS = frozenset(Reason)
+_NAME = re.compile(r"\dxx|missing\([^()]+\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +73,13 @@ def parse_limit(text: str) -> Limit:
             f"--fail-on {text!r}: a limit is a name, < or >, and by how much it may change, such "
             "as items<-10%, failed>5, missing(price)>2%, 5xx>0, gone>0"
         )
-    percent = bool(found["percent"])
-    return Limit(text.strip(), found["name"], found["op"], float(found["value"]), percent)
+    name, percent = found["name"], bool(found["percent"])
+    if not (name in _COUNTS or name in _REASONS or _NAME.fullmatch(name)):
+        close = difflib.get_close_matches(name, [*_COUNTS, *_REASONS], n=1)
+        right = f"{', '.join(_COUNTS)}, missing(FIELD), 5xx or a reason such as timeout"
+        hint = f"did you mean {close[0]}?" if close else f"right would be {right}"
+        raise ConfigError(f"--fail-on {text!r}: no row is named {name!r}; {hint}")
+    return Limit(text.strip(), name, found["op"], float(found["value"]), percent)
 
 
 def _group(name: str) -> str:

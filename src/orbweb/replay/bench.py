@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from orbweb.engine.outputs import Refused
-from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, RunInfo
+from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
 from orbweb.replay.subject import Finder, Subject
@@ -16,12 +15,11 @@ from orbweb.replay.verdicts import Judge, LinkVerdict
 from orbweb.spiders.base import BaseSpider
 from orbweb.spiders.distributed import Spider
 
+NO_SPIDER = "name the spider whose callback this is: --spider shop.py"
+
 
 class Bare(Spider):
     """Stands for a spider where none is named: the settings of the directory, no callback."""
-
-    def parse(self, *args: Any, **kwargs: Any) -> Any:
-        raise ConfigError("name the spider whose callback this is: --spider shop.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +68,8 @@ class Bench:
         self, request: Request, response: Response | None, callback: str | None = None
     ) -> tuple[Parsed, tuple[LinkVerdict, ...]]:
         """What the callback yields, and the verdict on each request of it."""
+        if self.is_bare:
+            return Parsed(reason=Reason.UNKNOWN_CALLBACK, error=NO_SPIDER), ()
         parsed = await self.trial.parse(request, response, callback)
         return parsed, tuple(await self.judge.verdicts(parsed.links))
 

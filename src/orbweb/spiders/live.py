@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from orbweb.config.check import SWITCH_PREFIX
 from orbweb.config.last_good import LastGood
 from orbweb.config.resolve import Identity
 from orbweb.config.source import ConfigSource
 from orbweb.errors import ConfigError, RunLost, StoreUnavailable
 from orbweb.frontier.configbook import ConfigBook
-from orbweb.log import event, get_logger
+from orbweb.log import get_logger
 from orbweb.settings import DECLARATIONS, Settings, When
-from orbweb.settings.load import masked
 from orbweb.spiders.live_ack import Ack
-from orbweb.spiders.live_apply import Call, Hook, apply_parts, call_hooks
+from orbweb.spiders.live_apply import Call, Hook, apply_parts, call_hooks, tell_changes
 from orbweb.spiders.live_judge import LiveJudge
-from orbweb.spiders.live_now import Now, Part, differences, is_hot, value_of, without
+from orbweb.spiders.live_now import Now, Part, differences, is_hot, without
 from orbweb.spiders.live_sources import AGAIN_SECONDS, LiveSources
 from orbweb.spiders.live_view import LiveView, hooks_of
 
@@ -62,7 +62,8 @@ class LiveNode:
         self._keys: dict[str, str] = {}
         self._live: frozenset[str] = frozenset()
         self._owes_ack = False
-        self.now = Now(settings, view.declared, {}, {}, 0)
+        own = {f"{SWITCH_PREFIX}{name}": value for name, value in view.declared.items()}
+        self.now = Now(settings, own, {}, {}, 0)
 
     @property
     def settings(self) -> Settings:
@@ -86,8 +87,10 @@ class LiveNode:
     async def begin(self) -> None:
         """Follow the sources, and take what holds already before anything is built of it."""
         await self._sources.begin()
+        before = self.now
         self.now, self._keys = self._judge()
         self._show()
+        tell_changes(before, self.now, differences(before, self.now))
 
     def attach(self, parts: Iterable[Part], owners: Iterable[Any], call: Call) -> None:
         """What is to change with the values; `call` calls a hook, wherever it may run."""
@@ -195,8 +198,7 @@ class LiveNode:
             if text and self._keys.get(place) != text:
                 log.error("live value %s is not taken, the old one holds on: %s", place, text)
         self._keys = said
-        for name in sorted(changed - set(refused)):
-            self._tell(name, before, self.now)
+        tell_changes(before, self.now, changed - set(refused))
         return news
 
     def _judge(self) -> tuple[Now, dict[str, str]]:
@@ -206,13 +208,6 @@ class LiveNode:
 
     def _shared(self) -> list[Part]:
         return [part for part in self._parts if part.always]
-
-    def _tell(self, name: str, before: Now, after: Now) -> None:
-        old, new = value_of(before, name), value_of(after, name)
-        if old != new:
-            origin = after.settings.origin(name) if name in after.settings else "live"
-            shown = (masked(name, old), masked(name, new))
-            event(log, "live_value", key=name, before=shown[0], after=shown[1], origin=origin)
 
     def _show(self) -> None:
         settings = self.now.settings

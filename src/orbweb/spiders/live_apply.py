@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from orbweb.config.check import SWITCH_PREFIX
 from orbweb.errors import RunLost, StoreUnavailable
-from orbweb.log import get_logger
+from orbweb.log import event, get_logger
+from orbweb.settings.load import masked
 from orbweb.spiders.live_now import Now, Part, differences, value_of
 from orbweb.spiders.live_sources import AGAIN_SECONDS
 
@@ -73,3 +74,21 @@ async def call_hooks(
                 log.exception("%s failed for live value %s", method.__qualname__, name)
                 failed[name] = f"{method.__qualname__}: {type(error).__name__}: {error}"
     return failed
+
+
+def tell_changes(before: Now, after: Now, names: Iterable[str]) -> None:
+    """A line of the log for each of these that differs, and for each host for which it does."""
+    for name in sorted(names):
+        old, new = value_of(before, name), value_of(after, name)
+        if old != new:
+            origin = after.settings.origin(name) if name in after.settings else "live"
+            _tell(name, old, new, origin=origin)
+        for host in sorted({*before.hosts, *after.hosts}):
+            was, now = (each.hosts.get(host, {}).get(name) for each in (before, after))
+            if was != now:
+                _tell(name, was, now, host=host)
+
+
+def _tell(name: str, before: Any, after: Any, **where: Any) -> None:
+    shown = (masked(name, before), masked(name, after))
+    event(log, "live_value", key=name, before=shown[0], after=shown[1], **where)
