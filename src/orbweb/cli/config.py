@@ -14,7 +14,7 @@ import msgspec
 from orbweb.cli import show
 from orbweb.cli.acts import Asked, because, ends, lasting, read_host, say_undo
 from orbweb.cli.store import ask
-from orbweb.cli.watch import SHORT, living, said
+from orbweb.cli.watch import SHORT, living
 from orbweb.config.check import slower_text
 from orbweb.config.place import Place, Scope
 from orbweb.config.resolve import Identity
@@ -283,7 +283,7 @@ async def _living(admin: Admin) -> list[Living]:
         if info.status.state is RunState.DONE:
             continue
         for node in living(await admin.nodes(info)):
-            its = said(node)
+            its = node.said
             identity = Identity(info.job, info.run, node.node, str(its.get("host", "")))
             found.append(Living(identity, str(its.get("spider", info.job))))
     return found
