@@ -21,7 +21,7 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.servers import Servers, reach
 from orbweb.settings import Settings
 from orbweb.settings.log import configure_log
-from orbweb.spiders.watching import build_standing_watch
+from orbweb.spiders.build_watch import build_standing_watch
 
 
 def test(settings: Settings, wanted: Sequence[str], *, as_json: bool) -> int:
