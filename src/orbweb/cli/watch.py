@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -40,7 +39,7 @@ def jobs(settings: Settings, *, as_json: bool) -> None:
             (
                 info.job,
                 run_name(info.run),
-                state_name(info.status),
+                info.status.word,
                 unfinished(info.status),
                 info.status.reasons.get(Reason.DONE, 0),
                 info.status.items,
@@ -65,7 +64,7 @@ def status(settings: Settings, job: str, run: str | None, *, as_json: bool) -> N
         return
     counts = info.status
     alone = counts.state is not RunState.DONE and not living(found)
-    state = "no node at work" if alone else state_name(counts)
+    state = "no node at work" if alone else counts.word
     print(f"{info.job} · run {run_name(info.run)} · {state} · {_times(counts)}")
     print(
         f"  waiting  {show.number(counts.queued)} queued on {show.counted(counts.hosts, 'host')},"
@@ -121,7 +120,7 @@ def run_record(info: RunInfo) -> dict[str, Any]:
 
 def node_record(node: NodeInfo) -> dict[str, Any]:
     """A node as JSON: what it said lies beside what is known of it."""
-    return {"node": node.node, "silent_ms": node.silent_ms, "said": said(node)}
+    return {"node": node.node, "silent_ms": node.silent_ms, "said": node.said}
 
 
 async def meant_run(
@@ -156,17 +155,6 @@ def run_name(run: str) -> str:
     return run or "(default)"
 
 
-def state_name(counts: Status) -> str:
-    """One or two words for what a run does."""
-    if counts.state is RunState.DONE:
-        return "done"
-    if counts.stopping:
-        return "stopping"
-    if counts.paused:
-        return "paused"
-    return "resident" if counts.hold else "running"
-
-
 def unfinished(counts: Status) -> int:
     """Requests of a run that wait or are in work."""
     return counts.queued + counts.delayed + counts.leased
@@ -192,11 +180,11 @@ def _node_state(info: RunInfo, node: NodeInfo) -> str:
         return "ended"
     if not living([node]):
         return "silent"
-    return "stopping" if said(node).get("stopping") else "working"
+    return "stopping" if node.said.get("stopping") else "working"
 
 
 def _said_word(node: NodeInfo, name: str) -> Any:
-    value = said(node).get(name, "")
+    value = node.said.get(name, "")
     return str(value) if name == "pid" else value
 
 
@@ -213,12 +201,3 @@ def _node_names(nodes: list[NodeInfo]) -> str:
         return ""
     named = (f"{node.node[:SHORT]} {show.duration(node.silent_ms / 1000)} ago" for node in nodes)
     return ": " + ", ".join(named)
-
-
-def said(node: NodeInfo) -> dict[str, Any]:
-    """What a node says of itself in its heartbeat; empty when that cannot be read."""
-    try:
-        record = json.loads(node.beat or b"{}")
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
