@@ -37,7 +37,9 @@ def source(config: pytest.Config) -> Path:
     except (urllib.error.URLError, OSError):
         archive = _release(cache)
     with tarfile.open(archive) as tar:
-        tar.extractall(cache / "source", filter="data")
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4
+            tar.extraction_filter = tarfile.data_filter
+        tar.extractall(cache / "source")
     found = _unpacked(cache)
     assert found is not None
     return found

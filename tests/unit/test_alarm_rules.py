@@ -19,14 +19,13 @@ from orbweb.alarms.facts import (
     RunFacts,
     ScheduleFacts,
 )
-from orbweb.alarms.gather import node_facts
 from orbweb.alarms.judge import Docket, decode, encode, judge
 from orbweb.alarms.notices import Policy
 from orbweb.alarms.rules import RULES, Limits, limits_of
 from orbweb.alarms.states import Alarm, State
 from orbweb.alarms.texts import TEXTS
 from orbweb.alarms.wording import end_line, line
-from orbweb.frontier.admin import NodeInfo
+from orbweb.frontier.admin import read_beat
 from orbweb.settings import load_settings
 
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
@@ -127,7 +126,7 @@ def test_a_node_that_talks_nonsense_blinds_nobody() -> None:
 
 def test_half_a_character_in_an_error_blinds_nobody() -> None:
     beat = json.dumps({"sinks": {"Files": [40.0, "no file \udc80"]}}).encode()
-    node = node_facts(NodeInfo("0123456789abcdef", 1500, beat))
+    node = NodeFacts("0123456789abcdef", 1500, read_beat(beat))
     fleet = Fleet()
     fleet.go(MINUTE, always(run_of(node)))
     assert fleet.told("sink_down")

@@ -17,5 +17,4 @@ def silence_of(note: Note) -> Silence:
         until_ms=int(said.get("until_ms") or 0),
         by=str(said.get("by", "")),
         reason=str(said.get("reason", "")),
-        made_ms=note.at_ms,
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from orbweb.alarms.facts import (
     number_of,
 )
 from orbweb.errors import OrbwebError, RunLost, StoreUnavailable
-from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
+from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.base import RunState, Status
 from orbweb.frontier.notes import NoteBook, NoteKind
 from orbweb.frontier.overview import Overview, RunView
@@ -142,7 +141,9 @@ class FleetReader:
             retried=counts.retried,
             started_at_ms=counts.started_at_ms,
             finished_at_ms=counts.finished_at_ms,
-            nodes=tuple(node_facts(node) for node in view.nodes[:MOST_NODES]),
+            nodes=tuple(
+                NodeFacts(node.node, node.silent_ms, node.said) for node in view.nodes[:MOST_NODES]
+            ),
             fill=view.seen.fill if view.seen is not None else 0.0,
             duplicates=totals.repeated / totals.checked if totals.checked else 0.0,
             checked=totals.checked,
@@ -172,17 +173,6 @@ def _unusual(before: RunFacts) -> list[str]:
 
 def _pages(counts: Status) -> int:
     return counts.reasons.get(Reason.DONE, 0) + counts.reasons.get(Reason.TASK_DONE, 0)
-
-
-def node_facts(node: NodeInfo) -> NodeFacts:
-    """What a node said with its heartbeat; nothing when that cannot be read."""
-    try:
-        said: Any = json.loads(node.beat or b"{}")
-        if b"\\ud" in node.beat.lower():  # half a character may be in it: no alarm could be kept
-            said = json.loads(json.dumps(said, ensure_ascii=False).encode(errors="replace"))
-    except ValueError:
-        said = {}
-    return NodeFacts(node.node, node.silent_ms, said if isinstance(said, Mapping) else {})
 
 
 def _whole(value: Any) -> int:

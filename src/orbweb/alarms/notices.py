@@ -27,7 +27,6 @@ class Letter(msgspec.Struct, omit_defaults=True):
     ended: bool
     """It says that the alarms are over."""
     alarms: list[Alarm]
-    made_ms: int
     tries: int = 0
     next_ms: int = 0
     error: str = ""
@@ -41,7 +40,6 @@ class Silence(msgspec.Struct, frozen=True, omit_defaults=True):
     until_ms: int
     by: str = ""
     reason: str = ""
-    made_ms: int = 0
 
     def covers(self, alarm: Alarm, at_ms: int) -> bool:
         if at_ms >= self.until_ms:
@@ -174,7 +172,7 @@ def _letters(
     letters = []
     for channel, alarms in by_channel.items():
         told.letters += 1
-        letters.append(Letter(f"{at_ms}-{told.letters}", channel, ended, alarms, at_ms))
+        letters.append(Letter(f"{at_ms}-{told.letters}", channel, ended, alarms))
     return letters
 
 

@@ -62,7 +62,7 @@ class Outage:
         if quiet or any(silence.covers(alarm, wall_ms) for silence in silences):
             return []
         self._alarm = alarm
-        return self._letters(alarm, policy, wall_ms, ended=False)
+        return self._letters(alarm, policy, ended=False)
 
     def answered(self, wall_ms: int, policy: Policy) -> list[Letter]:
         """The store answers again: who has told of the outage tells of its end."""
@@ -70,10 +70,10 @@ class Outage:
         if alarm is None:
             return []
         alarm.state, alarm.resolved_ms = State.RESOLVED, wall_ms
-        return self._letters(alarm, policy, wall_ms, ended=True)
+        return self._letters(alarm, policy, ended=True)
 
-    def _letters(self, alarm: Alarm, policy: Policy, wall_ms: int, *, ended: bool) -> list[Letter]:
+    def _letters(self, alarm: Alarm, policy: Policy, *, ended: bool) -> list[Letter]:
         return [
-            Letter(f"{alarm.since_ms}-outage-{channel}-{ended}", channel, ended, [alarm], wall_ms)
+            Letter(f"{alarm.since_ms}-outage-{channel}-{ended}", channel, ended, [alarm])
             for channel in policy.channels_of(alarm)
         ]

@@ -137,7 +137,7 @@ class Watch:
             lead = await tools.seat.lead(tools.who, round(self._lease_seconds * 1000), tools.rank)
             self._heard_of(lead, policy)
             if lead.fence:
-                await self._judge(group, lead, policy)
+                await self._judge(group, policy)
         except StoreUnavailable as error:
             return self._store_away(group, error, policy)
         except Exception:
@@ -169,7 +169,7 @@ class Watch:
                 event(log, "alarm_watch" if lead.fence else "alarm_standby", who=self._tools.who)
         self.fence = lead.fence
 
-    async def _judge(self, group: asyncio.TaskGroup, lead: Lead, policy: Policy) -> None:
+    async def _judge(self, group: asyncio.TaskGroup, policy: Policy) -> None:
         tools = self._tools
         docket = self._docket or await self._take_over()
         facts = await tools.look()

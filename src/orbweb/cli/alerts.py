@@ -187,7 +187,7 @@ def _pattern(text: str) -> str:
 def _record(
     alarm: Alarm, silences: list[Silence], limits: Limits, lang: Language, now_ms: int
 ) -> dict[str, Any]:
-    letter = Letter("", "", alarm.state is State.RESOLVED, [alarm], now_ms)
+    letter = Letter("", "", alarm.state is State.RESOLVED, [alarm])
     (data,) = cast(list[dict[str, Any]], letter_data(letter, limits, lang)["alarms"])
     silenced = any(silence.covers(alarm, now_ms) for silence in silences)
     return {**data, "told": alarm.told, "silenced": silenced}

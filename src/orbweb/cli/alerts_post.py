@@ -21,7 +21,7 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.servers import Servers, reach
 from orbweb.settings import Settings
 from orbweb.settings.log import configure_log
-from orbweb.spiders.watching import build_standing_watch
+from orbweb.spiders.build_watch import build_standing_watch
 
 
 def test(settings: Settings, wanted: Sequence[str], *, as_json: bool) -> int:
@@ -54,7 +54,7 @@ async def _send_all(settings: Settings, channels: list[Channel]) -> list[tuple[s
     alarm = Alarm("nothing_done", "TEST", "", "", at_ms, State.FIRING, detail="(this is a test)")
 
     async def send(channel: Channel) -> tuple[str, bool, str]:
-        letter = Letter(f"{at_ms}-test", channel.name, False, [alarm], at_ms)
+        letter = Letter(f"{at_ms}-test", channel.name, False, [alarm])
         try:
             answer = await channel.send(post.message(letter, channel.language, limits))
         except NotDelivered as error:

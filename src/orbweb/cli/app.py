@@ -1,4 +1,4 @@
-"""All commands and their options. What a command needs is imported when it runs, not before."""
+"""All commands. What a command needs is imported when it runs, not before."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from orbweb.cli import (
     alerting,
     asking,
     configuring,
+    deduping,
     failing,
     making,
+    measuring,
+    moving,
     polite,
     running,
+    storing,
     tasking,
     trying,
 )
-from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
+from orbweb.cli.options import AsJson, Job, RunId, Set, Store, To, Yes
 from orbweb.cli.sections import SectionedGroup
 
 app = typer.Typer(
@@ -30,36 +34,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-items = typer.Typer(
-    help="Items: files with them, failed ones, what they look like.", no_args_is_help=True
-)
-dedup = typer.Typer(help="Which URLs count as seen.", no_args_is_help=True)
 store = typer.Typer(help="The embedded store of this directory.", no_args_is_help=True)
-moving = typer.Typer(help="Take over the crawl of another framework.", no_args_is_help=True)
-ledger = typer.Typer(help="What consumers remember in a database.", no_args_is_help=True)
-metrics = typer.Typer(help="Metrics for Prometheus and Grafana.", no_args_is_help=True)
-app.add_typer(items, name="items")
-app.add_typer(dedup, name="dedup")
+storing.add_to(app)
+deduping.add_to(app)
 app.add_typer(store, name="store")
-app.add_typer(ledger, name="ledger")
-app.add_typer(moving, name="migrate")
-app.add_typer(metrics, name="metrics")
-
-Urls = Annotated[list[str], typer.Argument(metavar="URL", help="Addresses of pages.")]
-MadeBy = Annotated[
-    str | None,
-    typer.Option(
-        "--fingerprint", metavar="KIND", help="Of a job of Scrapy: scrapy or scrapy-redis."
-    ),
-]
-Snapshot = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Lines of JSON; packed when it ends in .gz.")
-]
-All = Annotated[bool, typer.Option("--all", help="All of the run.")]
-To = Annotated[
-    str | None,
-    typer.Option("--to", metavar="URL", help="The database; default: SQL_URL."),
-]
+moving.add_to(app)
+measuring.add_to(app)
 
 
 def _show_version(wanted: bool) -> None:
@@ -317,23 +297,6 @@ running.add_to(app)
 alerting.add_to(app)
 
 
-@items.command("dedup")
-def items_dedup(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE", help=".jsonl or .csv files, folders or URLs of parts."),
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Fold rows that a crash left twice. The first row of each `_key` stays.
-
-    Example: orbweb items dedup shop.jsonl
-    """
-    from orbweb.cli.files import dedup
-
-    dedup(files, as_json=as_json)
-
-
 @app.command()
 def consume(
     to: To = None,
@@ -409,246 +372,6 @@ def consume(
     )
 
 
-@ledger.command("list")
-def ledger_list(to: To = None, as_json: AsJson = False) -> None:
-    """How many keys of stored items there are of each run.
-
-    Example: orbweb ledger list --to postgresql://crawler@db/shop
-    """
-    from orbweb.cli.ledger import list_runs
-
-    list_runs(to, as_json=as_json)
-
-
-@ledger.command("trim")
-def ledger_trim(
-    to: To = None,
-    runs: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN", help="Forget the keys of these runs.")
-    ] = None,
-    older_than: Annotated[
-        int | None,
-        typer.Option(
-            "--older-than", metavar="DAYS", min=1, help="Runs without a new key for this long."
-        ),
-    ] = None,
-    yes: Yes = False,
-) -> None:
-    """Forget keys whose messages are no longer in the topic or the stream.
-
-    Example: orbweb ledger trim --to postgresql://crawler@db/shop --older-than 30
-    """
-    from orbweb.cli.ledger import trim
-
-    trim(to, tuple(runs or ()), older_than, yes=yes)
-
-
-@ledger.command("dead")
-def ledger_dead(
-    to: To = None,
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=0, help="Show this many; 0: all.")
-    ] = 20,
-    as_json: AsJson = False,
-) -> None:
-    """Messages that could not be stored, and why.
-
-    Example: orbweb ledger dead --to postgresql://crawler@db/shop
-    """
-    from orbweb.cli.ledger import dead_letters
-
-    dead_letters(to, limit, as_json=as_json)
-
-
-@items.command("failed")
-def items_failed(
-    job: Job,
-    run_id: RunId = None,
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=0, help="Show this many; 0: all.")
-    ] = 20,
-    change: Set = None,
-    store_url: Store = None,
-    as_json: AsJson = False,
-) -> None:
-    """Items that a pipeline refused, each with its error.
-
-    Example: orbweb items failed Shop
-    """
-    from orbweb.cli.items import list_failed
-    from orbweb.cli.options import project_settings
-
-    list_failed(project_settings(change, store_url), job, run_id, limit, as_json=as_json)
-
-
-@items.command("replay")
-def items_replay(
-    target: Annotated[
-        str, typer.Argument(metavar="SPIDER", help="FILE[:Class] or module:Class, as for run.")
-    ],
-    keys: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY", help="Keys, or their beginnings.")
-    ] = None,
-    run_id: RunId = None,
-    all_of_them: All = False,
-    change: Set = None,
-    store_url: Store = None,
-) -> None:
-    """Send failed items to the pipelines that refused them; what is stored leaves the list.
-
-    Example: orbweb items replay shop.py --all
-    """
-    from orbweb.cli.items_replay import replay
-
-    raise typer.Exit(replay(target, run_id, keys or [], change, store_url, all_of_them))
-
-
-@items.command("drop")
-def items_drop(
-    job: Job,
-    keys: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY", help="Keys, or their beginnings.")
-    ] = None,
-    run_id: RunId = None,
-    all_of_them: All = False,
-    yes: Yes = False,
-    change: Set = None,
-    store_url: Store = None,
-) -> None:
-    """Forget failed items for good.
-
-    Example: orbweb items drop Shop --all
-    """
-    from orbweb.cli.items import drop_failed
-    from orbweb.cli.options import project_settings
-
-    settings = project_settings(change, store_url)
-    drop_failed(settings, job, run_id, keys or [], everything=all_of_them, yes=yes)
-
-
-@items.command("quality")
-def items_quality(
-    job: Job,
-    run_id: RunId = None,
-    change: Set = None,
-    store_url: Store = None,
-    as_json: AsJson = False,
-) -> None:
-    """What the items of a run look like: duplicates, missing values, types of each field.
-
-    Example: orbweb items quality Shop
-    """
-    from orbweb.cli.items import show_quality
-    from orbweb.cli.options import project_settings
-
-    show_quality(project_settings(change, store_url), job, run_id, as_json=as_json)
-
-
-@dedup.command("stats")
-def dedup_stats(
-    job: Job,
-    run_id: RunId = None,
-    change: Set = None,
-    store_url: Store = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show how many were seen, in what kind of filter, and how full it is.
-
-    Example: orbweb dedup stats Shop
-    """
-    from orbweb.cli.dedup import stats
-    from orbweb.cli.options import project_settings
-
-    stats(project_settings(change, store_url), job, run_id, as_json=as_json)
-
-
-@dedup.command("check")
-def dedup_check(
-    job: Job,
-    urls: Urls,
-    run_id: RunId = None,
-    made_by: MadeBy = None,
-    change: Set = None,
-    store_url: Store = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say of URLs whether they count as seen. Exit code 3 when one does not.
-
-    Example: orbweb dedup check Shop https://shop.example/p/42
-    """
-    from orbweb.cli.dedup import check
-    from orbweb.cli.options import project_settings
-
-    settings = project_settings(change, store_url)
-    if not check(settings, job, run_id, urls, made_by, as_json=as_json):
-        raise typer.Exit(3)
-
-
-@dedup.command("forget")
-def dedup_forget(
-    job: Job,
-    urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="These.")] = None,
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="HOST", help="All of this host (host[:port]).")
-    ] = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", metavar="AGE", help="Generations older than this: 30d, 12h."),
-    ] = None,
-    made_by: MadeBy = None,
-    run_id: RunId = None,
-    yes: Yes = False,
-    change: Set = None,
-    store_url: Store = None,
-) -> None:
-    """Let them be crawled again when they are found again.
-
-    Example: orbweb dedup forget Shop --older-than 30d
-    """
-    from orbweb.cli.dedup import forget
-    from orbweb.cli.options import project_settings
-
-    settings = project_settings(change, store_url)
-    forget(
-        settings,
-        job,
-        run_id,
-        urls or (),
-        host=host,
-        older_than=older_than,
-        yes=yes,
-        made_by=made_by,
-    )
-
-
-@dedup.command("export")
-def dedup_export(
-    job: Job, file: Snapshot, run_id: RunId = None, change: Set = None, store_url: Store = None
-) -> None:
-    """Write what was seen and what waits into a file. Nodes may go on meanwhile.
-
-    Example: orbweb dedup export Shop shop.seen.gz
-    """
-    from orbweb.cli.dedup import export
-    from orbweb.cli.options import project_settings
-
-    export(project_settings(change, store_url), job, run_id, file)
-
-
-@dedup.command("import")
-def dedup_import(
-    job: Job, file: Snapshot, run_id: RunId = None, change: Set = None, store_url: Store = None
-) -> None:
-    """Put what an export holds into a run: first what waited, then what was seen.
-
-    Example: orbweb dedup import Shop shop.seen.gz
-    """
-    from orbweb.cli.dedup import import_
-    from orbweb.cli.options import project_settings
-
-    import_(project_settings(change, store_url), job, run_id, file)
-
-
 @store.command("start")
 def store_start() -> None:
     """Start it, and keep it running when no spider does.
@@ -680,151 +403,6 @@ def store_status(as_json: AsJson = False) -> None:
     from orbweb.cli.embedded import status
 
     status(as_json=as_json)
-
-
-@moving.command("scrapy-redis")
-def migrate_scrapy_redis(
-    spider: Annotated[str, typer.Option("--spider", metavar="NAME", help="Name of the spider.")],
-    url: Annotated[
-        str | None,
-        typer.Option("--url", metavar="URL", help="Its Redis; default: the project's REDIS_URL."),
-    ] = None,
-    store_url: Annotated[
-        str | None,
-        typer.Option(
-            "--store", metavar="URL", help="Where to; default: the project's REDIS_URL, or --url."
-        ),
-    ] = None,
-    run_id: Annotated[
-        str | None, typer.Option("--run-id", metavar="ID", help="Into this run of the job.")
-    ] = None,
-    queue_key: Annotated[
-        str | None, typer.Option("--queue-key", metavar="KEY", help="Default: %(spider)s:requests.")
-    ] = None,
-    dupefilter_key: Annotated[
-        str | None,
-        typer.Option("--dupefilter-key", metavar="KEY", help="Default: %(spider)s:dupefilter."),
-    ] = None,
-    start_key: Annotated[
-        str | None,
-        typer.Option("--start-key", metavar="KEY", help="Default: the spider's redis_key."),
-    ] = None,
-    order: Annotated[
-        str | None,
-        typer.Option("--order", metavar="ORDER", help="Of a queue that is a list: fifo or lifo."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only read and count; change nothing.")
-    ] = False,
-    delete: Annotated[
-        bool, typer.Option("--delete", help="Delete the old keys when all was checked.")
-    ] = False,
-    change: Set = None,
-    as_json: AsJson = False,
-) -> None:
-    """Move queue, duplicate filter and start entries; again after a crash, it goes on.
-
-    Stop the old workers first. Exit code 4 when something could not be read.
-
-    Example: orbweb migrate scrapy-redis --spider shop --url redis://localhost --dry-run
-    """
-    from orbweb.cli.migrate import MigratePlan, migrate
-
-    plan = MigratePlan(
-        spider=spider,
-        url=url,
-        store=store_url,
-        run_id=run_id,
-        queue_key=queue_key,
-        seen_key=dupefilter_key,
-        start_key=start_key,
-        order=order,
-        dry_run=dry_run,
-        delete=delete,
-        as_json=as_json,
-        changes=tuple(change or ()),
-    )
-    raise typer.Exit(migrate(plan))
-
-
-@metrics.command("show")
-def metrics_show(change: Set = None, store_url: Store = None, as_json: AsJson = False) -> None:
-    """Print the metrics of the fleet, as Prometheus reads them.
-
-    Example: orbweb metrics show --store redis://store:6379/0
-    """
-    from orbweb.cli.metrics import show_metrics
-    from orbweb.cli.options import project_settings
-
-    show_metrics(project_settings(change, store_url), as_json=as_json)
-
-
-@metrics.command("serve")
-def metrics_serve(
-    port: Annotated[
-        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0: a free one.")
-    ] = 9464,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="0.0.0.0: all of this machine.")
-    ] = "127.0.0.1",
-    change: Set = None,
-    store_url: Store = None,
-) -> None:
-    """Serve the metrics of the fleet at /metrics until it is stopped: one target for all nodes.
-
-    Example: orbweb metrics serve --store redis://store:6379/0 --host 0.0.0.0
-    """
-    from orbweb.cli.metrics import serve
-    from orbweb.cli.options import project_settings
-
-    serve(project_settings(change, store_url), host, port)
-
-
-@metrics.command("targets")
-def metrics_targets(
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write it there, for file_sd.")
-    ] = None,
-    change: Set = None,
-    store_url: Store = None,
-    as_json: AsJson = False,
-) -> None:
-    """The nodes with a scrape target of their own (METRICS_PORT).
-
-    Example: orbweb metrics targets --out /etc/prometheus/targets
-    """
-    from orbweb.cli.metrics import targets
-    from orbweb.cli.options import project_settings
-
-    targets(project_settings(change, store_url), out, as_json=as_json)
-
-
-@metrics.command("grafana")
-def metrics_grafana(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write them.")],
-    as_json: AsJson = False,
-) -> None:
-    """Write the three Grafana dashboards: fleet, one spider, data quality.
-
-    Example: orbweb metrics grafana --out dashboards
-    """
-    from orbweb.cli.metrics import write_shipped
-
-    write_shipped("grafana", out, as_json=as_json)
-
-
-@metrics.command("rules")
-def metrics_rules(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write them.")],
-    as_json: AsJson = False,
-) -> None:
-    """Write the alert rules for Prometheus.
-
-    Example: orbweb metrics rules --out /etc/prometheus/rules
-    """
-    from orbweb.cli.metrics import write_shipped
-
-    write_shipped("rules", out, as_json=as_json)
 
 
 @app.command()

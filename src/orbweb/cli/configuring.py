@@ -67,7 +67,7 @@ def config_list(change: Set = None, store_url: Store = None, as_json: AsJson = F
 
     Example: orbweb config list
     """
-    from orbweb.cli import config as act
+    from orbweb.cli import config_looks as act
     from orbweb.cli.options import project_settings
 
     act.list_values(project_settings(change, store_url), as_json=as_json)
@@ -88,7 +88,7 @@ def config_get(
 
     Example: orbweb config get DOWNLOAD_DELAY --host shop.example
     """
-    from orbweb.cli import config as act
+    from orbweb.cli import config_looks as act
     from orbweb.cli.options import project_settings
 
     where = _where(key, job, run_id, host, node)
@@ -239,7 +239,7 @@ def config_history(
 
     Example: orbweb config history --limit 5
     """
-    from orbweb.cli import config as act
+    from orbweb.cli import config_looks as act
     from orbweb.cli.options import project_settings
 
     act.history(project_settings(change, store_url), most, as_json=as_json)
@@ -257,7 +257,7 @@ def config_diff(
 
     Example: orbweb config diff 3 5
     """
-    from orbweb.cli import config as act
+    from orbweb.cli import config_looks as act
     from orbweb.cli.options import project_settings
 
     act.diff(project_settings(change, store_url), before, after, as_json=as_json)
@@ -269,7 +269,7 @@ def config_acks(change: Set = None, store_url: Store = None, as_json: AsJson = F
 
     Example: orbweb config acks
     """
-    from orbweb.cli import config as act
+    from orbweb.cli import config_nodes as act
     from orbweb.cli.options import project_settings
 
     act.acks(project_settings(change, store_url), as_json=as_json)

@@ -10,11 +10,11 @@ from typing import Any
 
 from orbweb.cli import show
 from orbweb.cli.store import ask, has_data
-from orbweb.cli.watch import run_name, said
+from orbweb.cli.watch import run_name
 from orbweb.errors import ConfigError
 from orbweb.explain.facts import Facts, Inquiry
 from orbweb.explain.verdict import Standing, Verdict, verdict_of
-from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
+from orbweb.frontier.admin import Admin, RunInfo, read_beat
 from orbweb.log import mask_secrets
 from orbweb.monitor.log_reader import LogReader
 from orbweb.settings import Settings
@@ -100,7 +100,7 @@ def _inquiry(settings: Settings, job: str, reader: LogReader | None, path: Path)
         reader,
         default_rules=job_rules(settings),
         log_place=str(path),
-        said=lambda beat: said(NodeInfo("", 0, beat)),
+        said=read_beat,
     )
 
 

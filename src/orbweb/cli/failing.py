@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbweb.cli.options import AsJson, Job, RunId, Set, Store, Yes
+from orbweb.cli.options import All, AsJson, Job, RunId, Set, Store, Yes
 
 if TYPE_CHECKING:
     from orbweb.cli.failed_find import Filter
@@ -34,7 +34,6 @@ Since = Annotated[
     str | None,
     typer.Option("--since", metavar="WHEN", help="30m, 2h, 1d ago, or 2026-11-30T22:00."),
 ]
-All = Annotated[bool, typer.Option("--all", help="All of the run.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which and how many.")]
 
 

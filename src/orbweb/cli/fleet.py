@@ -8,7 +8,7 @@ from collections import Counter, deque
 from pathlib import Path
 
 from orbweb.cli.store import question_at
-from orbweb.cli.watch import living, said
+from orbweb.cli.watch import living
 from orbweb.errors import OrbwebError
 from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
 from orbweb.frontier.embedded import EmbeddedStore
@@ -59,7 +59,7 @@ class Fleet:
         while now - self._samples[0][0] > RATE_SECONDS:
             self._samples.popleft()
         since, before = self._samples[0]
-        limits = Counter(str(said(node).get("limited_by", "")) for node in living(nodes))
+        limits = Counter(str(node.said.get("limited_by", "")) for node in living(nodes))
         return Snapshot(
             elapsed_seconds=now - self._started,
             pages=pages,

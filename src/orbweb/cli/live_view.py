@@ -15,14 +15,14 @@ Some = dict[str, list[dict[str, Any]]]
 """By setting what holds for some nodes, hosts or runs only."""
 
 
-class LiveView(NamedTuple):
+class SettingsNow(NamedTuple):
     """Settings of a job, and what differs for a part of it."""
 
     settings: Settings
     some: Some
 
 
-def with_live(settings: Settings, job: str | None) -> LiveView:
+def with_live(settings: Settings, job: str | None) -> SettingsNow:
     """The settings with the live values that hold for all, and for this job.
 
     Raises `ConfigError` when there is no store, `StoreUnavailable`.
@@ -31,7 +31,7 @@ def with_live(settings: Settings, job: str | None) -> LiveView:
     return applied(settings, values, at_ms, job)
 
 
-def applied(settings: Settings, values: LiveValues, at_ms: int, job: str | None) -> LiveView:
+def applied(settings: Settings, values: LiveValues, at_ms: int, job: str | None) -> SettingsNow:
     """See `with_live`; pure."""
     some: Some = {}
     holding: list[tuple[Place, Entry]] = []
@@ -47,7 +47,7 @@ def applied(settings: Settings, values: LiveValues, at_ms: int, job: str | None)
             some.setdefault(place.key, []).append({"place": _origin(place, entry), "value": value})
     for place, entry in sorted(holding, key=lambda pair: pair[0].scope):
         settings = settings.changed({place.key: entry.value}, {place.key: _origin(place, entry)})
-    return LiveView(settings, some)
+    return SettingsNow(settings, some)
 
 
 def _origin(place: Place, entry: Entry) -> str:

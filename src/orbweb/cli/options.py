@@ -22,6 +22,10 @@ RunId = Annotated[
     str | None, typer.Option("--run-id", metavar="ID", help="This run; default: the latest.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+All = Annotated[bool, typer.Option("--all", help="All of the run.")]
+To = Annotated[
+    str | None, typer.Option("--to", metavar="URL", help="The database; default: SQL_URL.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Set = Annotated[
     list[str] | None, typer.Option("-s", "--set", metavar="KEY=VALUE", help="Change a setting.")

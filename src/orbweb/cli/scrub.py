@@ -77,9 +77,6 @@ class Scrubber:
             return [self.value(part) for part in value]
         return value
 
-    def _under(self, name: str, value: Any) -> Any:
-        return MASK if value and SECRET_NAME.fullmatch(name) else self.value(value)
-
 
 def secrets_of(values: Mapping[str, Any], secret: Iterable[str]) -> Iterator[str]:
     """The secret parts of settings, those that are declared `secret` and those named like one."""

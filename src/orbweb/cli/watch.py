@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -125,7 +124,7 @@ def run_record(info: RunInfo) -> dict[str, Any]:
 
 def node_record(node: NodeInfo) -> dict[str, Any]:
     """A node as JSON: what it said lies beside what is known of it."""
-    return {"node": node.node, "silent_ms": node.silent_ms, "said": said(node)}
+    return {"node": node.node, "silent_ms": node.silent_ms, "said": node.said}
 
 
 async def meant_run(
@@ -173,15 +172,7 @@ async def state_of(admin: Admin, info: RunInfo) -> str:
 
 def state_name(counts: Status, *, alone: bool) -> str:
     """A few words for what a run does; `alone`: no node works on it."""
-    if counts.state is RunState.DONE:
-        return "done"
-    if alone:
-        return "no node at work"
-    if counts.stopping:
-        return "stopping"
-    if counts.paused:
-        return "paused"
-    return "resident" if counts.hold else "running"
+    return "no node at work" if alone else counts.word
 
 
 def unfinished(counts: Status) -> int:
@@ -209,11 +200,11 @@ def _node_state(info: RunInfo, node: NodeInfo) -> str:
         return "ended"
     if not living([node]):
         return "silent"
-    return "stopping" if said(node).get("stopping") else "working"
+    return "stopping" if node.said.get("stopping") else "working"
 
 
 def _said_word(node: NodeInfo, name: str) -> Any:
-    value = said(node).get(name, "")
+    value = node.said.get(name, "")
     return str(value) if name == "pid" else value
 
 
@@ -230,12 +221,3 @@ def _node_names(nodes: list[NodeInfo]) -> str:
         return ""
     named = (f"{node.node[:SHORT]} {show.duration(node.silent_ms / 1000)} ago" for node in nodes)
     return ": " + ", ".join(named)
-
-
-def said(node: NodeInfo) -> dict[str, Any]:
-    """What a node says of itself in its heartbeat; empty when that cannot be read."""
-    try:
-        record = json.loads(node.beat or b"{}")
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}

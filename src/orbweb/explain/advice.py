@@ -66,7 +66,7 @@ def of_failed(facts: Facts, dead: DeadLetter) -> tuple[Advice, ...]:
     )
 
 
-def of_rule(facts: Facts, reason: str) -> tuple[Advice, ...]:
+def of_rule(reason: str) -> tuple[Advice, ...]:
     """About a URL that a rule keeps out."""
     if reason not in set(Reason):
         return ()

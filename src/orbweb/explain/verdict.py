@@ -236,7 +236,7 @@ def _by_line(facts: Facts, line: CrawlLine) -> Verdict:
             line.reason,
             _reason_text(line.reason),
             details,
-            of_rule(facts, line.reason),
+            of_rule(line.reason),
         )
     if _is_forgotten(facts, line):
         return Verdict(
@@ -258,7 +258,7 @@ def _skipped(facts: Facts, line: CrawlLine) -> Verdict:
         line.reason,
         _reason_text(line.reason),
         details,
-        of_rule(facts, line.reason),
+        of_rule(line.reason),
     )
 
 
@@ -294,7 +294,7 @@ def _unknown(facts: Facts) -> Verdict:
     refusal = facts.refusal
     if refusal is not None:
         text = f"{refusal.text()}; no link to it was met"
-        return Verdict(Standing.NOT_CRAWLED, refusal, text, advice=of_rule(facts, refusal))
+        return Verdict(Standing.NOT_CRAWLED, refusal, text, advice=of_rule(refusal))
     details = [f"known: {url}" for url in facts.near]
     if facts.info is not None and not facts.own_lines:
         details += [

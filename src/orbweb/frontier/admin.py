@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -43,11 +44,27 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """One worker process: how long ago it last spoke, and what it said (opaque bytes)."""
+    """One worker process: how long ago it last spoke, and what it said."""
 
     node: str
     silent_ms: int
     beat: bytes
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """See `read_beat`."""
+        return read_beat(self.beat)
+
+
+def read_beat(beat: bytes) -> dict[str, Any]:
+    """What a node says of itself in a heartbeat; empty when that cannot be read."""
+    try:
+        record = json.loads(beat or b"{}")
+        if b"\\ud" in beat.lower():  # half a character may be in it, which nothing else can take
+            record = json.loads(json.dumps(record, ensure_ascii=False).encode(errors="replace"))
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 class Admin:

@@ -375,6 +375,17 @@ class Status:
     reasons: dict[str, int] = field(default_factory=dict)
     """How many requests ended or were dropped for each reason; `done` counts the good pages."""
 
+    @property
+    def word(self) -> str:
+        """What the run does: `running`, `resident`, `paused`, `stopping` or `done`."""
+        if self.state is RunState.DONE:
+            return "done"
+        if self.stopping:
+            return "stopping"
+        if self.paused:
+            return "paused"
+        return "resident" if self.hold else "running"
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:

@@ -67,8 +67,10 @@ class StoreView:
 class Overview:
     """Looks at one prefix. Keeps what it has found of hosts from one look to the next."""
 
-    def __init__(self, servers: Servers, prefix: str, *, hosts: int = 50) -> None:
-        """`hosts`: how many are shown."""
+    def __init__(
+        self, servers: Servers, prefix: str, *, hosts: int = 50, ended_ms: int = ENDED_MS
+    ) -> None:
+        """`hosts`: how many are shown. `ended_ms`: how long a run that has ended is looked at."""
         self._servers = servers
         self._client = servers.of_shard(0)
         self._admin = Admin(servers, prefix)
@@ -76,8 +78,8 @@ class Overview:
         self._first = ShardKeys(prefix)
         self._deliveries = Deliveries(self._client, prefix)
         self._most = hosts
-        self.ended_ms = ENDED_MS
-        """For how long a run that has ended is looked at."""
+        self.ended_ms = ended_ms
+        """May be set anew between two looks."""
         self._busiest: list[tuple[ShardKeys, BusiestHosts]] = []
 
     async def look(self) -> StoreView:

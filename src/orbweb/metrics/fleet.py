@@ -10,7 +10,7 @@ from orbweb.frontier.overview import RunView, StoreView
 from orbweb.frontier.waiting import gap_of
 from orbweb.metrics import catalogue as of
 from orbweb.metrics.exposition import Exposition
-from orbweb.metrics.node import Speaker, node_state, said, tell_node
+from orbweb.metrics.node import Speaker, node_state, tell_node
 from orbweb.model.reasons import Reason
 from orbweb.monitor.counts import OTHER, Counts, decode, total
 
@@ -51,7 +51,7 @@ def tell_fleet(text: Exposition, view: StoreView, now: float) -> None:
     for run in view.runs:
         for node in run.nodes:
             who = Speaker(node.node, run.info.job, run.info.run)
-            tell_node(text, who, now - node.silent_ms / 1000, said(node.beat))
+            tell_node(text, who, now - node.silent_ms / 1000, node.said)
     queued = sum(run.info.status.queued for run in view.runs)
     _tell_hosts(text, view.hosts, queued)
 
@@ -59,7 +59,7 @@ def tell_fleet(text: Exposition, view: StoreView, now: float) -> None:
 def _tell_run(text: Exposition, view: RunView) -> None:
     info, status = view.info, view.info.status
     run = (info.job, info.run)
-    text.add(of.STATE, 1, *run, run_state(status))
+    text.add(of.STATE, 1, *run, status.word)
     text.add(of.STARTED, status.started_at_ms / 1000, *run)
     if status.state is RunState.DONE:
         text.add(of.FINISHED, status.finished_at_ms / 1000, *run)
@@ -77,7 +77,7 @@ def _tell_run(text: Exposition, view: RunView) -> None:
     working = [
         node
         for node in view.nodes
-        if node.silent_ms < ALIVE_MS and node_state(said(node.beat)) == "working"
+        if node.silent_ms < ALIVE_MS and node_state(node.said) == "working"
     ]
     text.add(of.NODES, len(working), *run)
     _tell_requests(text, run, status)
@@ -89,17 +89,6 @@ def _tell_run(text: Exposition, view: RunView) -> None:
         if view.seen.capacity:
             text.add(of.CAPACITY, view.seen.capacity, *run)
         text.add(of.FILL, round(view.seen.fill, 6), *run)
-
-
-def run_state(status: Status) -> str:
-    """One word for what a run does."""
-    if status.state is RunState.DONE:
-        return "done"
-    if status.stopping:
-        return "stopping"
-    if status.paused:
-        return "paused"
-    return "resident" if status.hold else "running"
 
 
 def _tell_requests(text: Exposition, run: tuple[str, str], status: Status) -> None:

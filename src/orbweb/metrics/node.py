@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -24,15 +23,6 @@ class Speaker(NamedTuple):
     @property
     def labels(self) -> tuple[str, str, str]:
         return self.node[:SHORT], self.spider, self.run
-
-
-def said(beat: bytes) -> dict[str, Any]:
-    """A heartbeat as a dict; empty when it cannot be read."""
-    try:
-        record = json.loads(beat or b"{}")
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def tell_node(text: Exposition, who: Speaker, spoke_at: float, beat: Mapping[str, Any]) -> None:

@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from orbweb.frontier.admin import read_beat
 from orbweb.metrics.exporter import tell_version
 from orbweb.metrics.exposition import Exposition
-from orbweb.metrics.node import Speaker, said, tell_counts, tell_node
+from orbweb.metrics.node import Speaker, tell_counts, tell_node
 from orbweb.monitor.counts import Counts
 
 
@@ -31,6 +32,6 @@ def node_metrics(who: Speaker, beat: bytes, counts: Counts) -> Exposition:
     """A node's metrics, as it is now."""
     text = Exposition()
     tell_version(text)
-    tell_node(text, who, time.time(), said(beat))
+    tell_node(text, who, time.time(), read_beat(beat))
     tell_counts(text, who, counts)
     return text

@@ -11,7 +11,6 @@ from typing import TypedDict
 
 from orbweb.frontier.overview import StoreView
 from orbweb.metrics.fleet import ALIVE_MS
-from orbweb.metrics.node import said
 
 FILE = "orbweb_nodes.json"
 
@@ -41,7 +40,7 @@ def targets_of(view: StoreView) -> list[Target]:
         str(told)
         for run in view.runs
         for node in run.nodes
-        if node.silent_ms < ALIVE_MS and (told := said(node.beat).get("metrics"))
+        if node.silent_ms < ALIVE_MS and (told := node.said.get("metrics"))
     )
     return [Target(targets=found, labels={})] if found else []
 

@@ -70,7 +70,7 @@ class Judge:
         if isinstance(admitted, Refused):
             checks = tuple(self._rule_checks(request, admitted.reason))
             return LinkVerdict(request, request.id, admitted.reason, admitted.text, checks)
-        dedup, reason = await self._dedup(request, admitted)
+        dedup, reason = await self._dedup(admitted)
         robots = _robots_check(self._rules, await self._robots_facts(request))
         if reason is None and robots.passed is False:
             reason = Reason.ROBOTS_DISALLOWED
@@ -91,7 +91,7 @@ class Judge:
             yield Check("travels", False, refused.text())
         yield from rule_checks(self._rules, len(request.url), request.depth, refused)
 
-    async def _dedup(self, request: Request, new: NewRequest) -> tuple[Check, Reason | None]:
+    async def _dedup(self, new: NewRequest) -> tuple[Check, Reason | None]:
         if new.fingerprint is None:
             return Check("dedup", None, "not asked (filter_repeat=False)"), None
         if new.fingerprint in self._here:

@@ -1,0 +1,140 @@
+"""A watch over alarms, put together: of a node, and of a process that does nothing else."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from orbweb.alarms.channels.build import channels_of
+from orbweb.alarms.desk import ROLE, silence_of
+from orbweb.alarms.gather import FleetReader
+from orbweb.alarms.heartbeat import Heartbeat
+from orbweb.alarms.notices import Silence
+from orbweb.alarms.policy import policy_of
+from orbweb.alarms.post import Post
+from orbweb.alarms.rules import limits_of
+from orbweb.alarms.watch import Watch, WatchTools
+from orbweb.config.check import Switches, checked
+from orbweb.config.resolve import Identity, StoreDocument, resolve
+from orbweb.config.values import LiveValues
+from orbweb.errors import ConfigError
+from orbweb.frontier.configbook import ConfigBook
+from orbweb.frontier.deliveries import Deliveries
+from orbweb.frontier.notes import NoteBook, NoteKind
+from orbweb.frontier.roles import Role
+from orbweb.frontier.servers import Servers
+from orbweb.log import get_logger
+from orbweb.settings import DECLARATIONS, Settings
+
+STANDING_RANK, NODE_RANK, MUTE_RANK = 2, 1, 0
+
+log = get_logger("orbweb.alarms")
+
+Current = Callable[[], Mapping[str, Any]]
+"""The settings as they hold now: thresholds and waits are hot."""
+
+
+def build_watch(current: Current, servers: Servers) -> Watch:
+    """The watch of a node over the fleet of these settings. Raises `ConfigError`."""
+    book = ConfigBook(servers.of_shard(0), current()["REDIS_KEY_PREFIX"])
+    return _build_watch(current, servers, book.version, standing=False)
+
+
+def build_standing_watch(settings: Settings, servers: Servers) -> Watch:
+    """The watch of a process that does nothing else: it takes the role from nodes.
+
+    Raises `ConfigError`. Live values that hold for all count here too.
+    """
+    book = ConfigBook(servers.of_shard(0), settings["REDIS_KEY_PREFIX"])
+    live = LiveSettings(settings, book)
+    return _build_watch(live.current, servers, live.refresh, standing=True)
+
+
+def _build_watch(
+    current: Current,
+    servers: Servers,
+    config_version: Callable[[], Awaitable[int]],
+    *,
+    standing: bool,
+) -> Watch:
+    settings = current()
+    channels = channels_of(settings)
+    names = [channel.name for channel in channels]
+    policy_of(settings, names)
+    client, prefix = servers.of_shard(0), settings["REDIS_KEY_PREFIX"]
+    notes = NoteBook(client, prefix)
+    reader = FleetReader(
+        servers,
+        prefix,
+        shards=settings["FRONTIER_SHARDS"],
+        ended_ms=lambda: max(1, round(current()["ALERTS_NOTHING_DONE"] * 1000)),
+        baseline_runs=lambda: int(current()["QUALITY_BASELINE_RUNS"]),
+        config_version=config_version,
+    )
+    url = settings["ALERTS_HEARTBEAT_URL"]
+    heartbeat = Heartbeat(url, settings["ALERTS_HEARTBEAT_INTERVAL"], time.monotonic)
+
+    async def silences() -> list[Silence]:
+        return [silence_of(note) for note in await notes.read(NoteKind.SILENCE)]
+
+    return Watch(
+        WatchTools(
+            seat=Role(client, prefix, ROLE),
+            look=reader.look,
+            silences=silences,
+            limits=lambda: limits_of(current()),
+            policy=lambda: policy_of(current(), names),
+            post=Post(
+                channels,
+                settings["ALERTS_LANGUAGE"],
+                count=Deliveries(client, prefix).count,
+            ),
+            who=uuid.uuid4().hex,
+            rank=STANDING_RANK if standing else NODE_RANK if channels else MUTE_RANK,
+            interval_seconds=settings["ALERTS_INTERVAL"],
+            calm_ms=lambda: round(current()["ALERTS_CALM"] * 1000),
+            clock=time.monotonic,
+            wall_ms=lambda: int(time.time() * 1000),
+            heartbeat=heartbeat if url else None,
+        )
+    )
+
+
+class LiveSettings:
+    """Settings of a process that is no node: the project's, and live values that hold for all."""
+
+    def __init__(self, settings: Settings, book: ConfigBook) -> None:
+        self._base = settings
+        self._now = settings
+        self._book = book
+        self._version = 0
+
+    def current(self) -> Settings:
+        """The settings as they held at the last `refresh`."""
+        return self._now
+
+    async def refresh(self) -> int:
+        """Take what has changed; returns the version of it. May raise `StoreUnavailable`.
+
+        A value that cannot be read leaves the project's in force.
+        """
+        version = await self._book.version()
+        if version == self._version:
+            return version
+        stored = await self._book.read()
+        live = LiveValues.unpack(stored.values)
+        document = StoreDocument({}, str(stored.version), "the store", live, stored.at_ms)
+        values, origins = {}, {}
+        for name, found in resolve([document], Identity(), stored.at_ms).values.items():
+            if name not in DECLARATIONS:
+                continue
+            try:
+                value = checked(found.place, found.value, found.origin, Switches(), textual=False)
+            except ConfigError as error:
+                log.error("live value %s is not taken here: %s", found.place, error)
+                continue
+            values[name], origins[name] = value, found.origin
+        self._now, self._version = self._base.changed(values, origins), version
+        return version
