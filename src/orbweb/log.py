@@ -36,6 +36,12 @@ _HOOK = re.compile(
     r"[^\s&\"'<>]+"
 )
 """Tokens in the addresses of robots of group chats."""
+_QUERY_SECRET = re.compile(
+    r"(?P<name>[?&#;][\w.%-]*(?:token|api[_-]?key|access[_-]?key|secret|signature|credential|jwt|"
+    r"session[_-]?id)=|[?&]sig=)[^\s&#\"'<>\\]+",
+    re.IGNORECASE,
+)
+"""Parameters of URLs that let in whoever has them."""
 _LEVELLED: set[str] = set()
 """Loggers that have a level of their own."""
 _SECRET_KEY = re.compile(
@@ -46,12 +52,14 @@ _SECRET_KEY = re.compile(
 
 
 def mask_secrets(text: str) -> str:
-    """The text without passwords in URLs and without the values of Authorization headers."""
+    """The text without passwords and tokens in URLs, and values of Authorization headers."""
     if "://" in text:
         text = _SERVER_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
         text = _URL_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
     if "hook" in text or "access_token=" in text:
         text = _HOOK.sub(rf"\g<place>{MASK}", text)
+    if "=" in text and ("?" in text or "&" in text or "#" in text):
+        text = _QUERY_SECRET.sub(rf"\g<name>{MASK}", text)
     if "passw" in text.lower():
         text = _NAMED_PASSWORD.sub(rf"\g<name>{MASK}", text)
     if "uthorization" in text.lower():

@@ -24,6 +24,8 @@ SECRETS = {
     "in an address": "hush-address-11",
     "in a body": "hush-body-12",
     "in a live value": "hush-live-13",
+    "in a header of its own": "hush-own-header-14",
+    "in a cookie that is repeated": "hush-repeated-15",
 }
 SPIDER = f"""
 import orbweb
@@ -43,13 +45,21 @@ class ShopSpider(orbweb.Spider):
             data="{SECRETS["in a body"]}",
             meta={{"login": "{SECRETS["in meta"]}"}},
         )
-        yield orbweb.Request(f"{{self.url}}/flat?n=1", callback=self.parse_flat)
+        yield orbweb.Request(
+            f"{{self.url}}/flat?n=1",
+            callback=self.parse_flat,
+            headers={{"X-Api-Key": "{SECRETS["in a header of its own"]}"}},
+            cookies={{"session": "{SECRETS["in a cookie that is repeated"]}"}},
+        )
 
     def parse(self, response):
         self.logger.warning("token={SECRETS["in a log line"]} was refused")
 
     def parse_flat(self, response):
-        raise ValueError("cannot log in with password={SECRETS["in an error"]}")
+        raise ValueError(
+            "cannot log in with password={SECRETS["in an error"]}, only as "
+            "{SECRETS["in a header of its own"]} or {SECRETS["in a cookie that is repeated"]}"
+        )
 """
 TOML = f"""
 LOG_FILE = "crawl.log"

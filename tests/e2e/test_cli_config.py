@@ -174,3 +174,28 @@ def test_secrets_are_masked_and_left_out_of_the_undo(orbweb: Call) -> None:
 def test_acks_without_a_node(orbweb: Call) -> None:
     assert orbweb("config", "acks", "--json").json == {"version": 0, "nodes": []}
     assert "no node is at work" in orbweb("config", "acks").out
+
+
+def test_a_value_for_what_nobody_knows_is_kept_and_said(orbweb: Call) -> None:
+    assert orbweb("limit", "127.0.0.1:7273", "1/s", *WHY).code == 0
+    words = ("config", "set", "CONCURRENT_REQUESTS_PER_DOMAIN", "2", *WHY)
+    done = orbweb(*words, "--host", "127.0.0.1")
+    assert done.code == 0
+    assert "knows no host 127.0.0.1, so it holds only if one comes" in done.err
+    assert "did you mean 127.0.0.1:7273?" in done.err
+    assert "knows no" not in orbweb(*words, "--host", "127.0.0.1:7273").err
+    other = orbweb("config", "set", "CONCURRENT_REQUESTS", "2", *WHY, "--node", "zzz")
+    assert (other.code, "knows no node zzz at work" in other.err) == (0, True)
+
+
+def test_a_negative_value_is_judged_as_a_value(orbweb: Call) -> None:
+    done = orbweb("config", "set", "DOWNLOAD_DELAY", "-1", *WHY)
+    assert done.code == 2
+    assert "0 seconds is the least" in done.err
+    assert "No such option" in orbweb("config", "set", "DOWNLOAD_DELAY", "1", "--hots", "x").err
+
+
+def test_where_a_job_is_missing_it_is_said_what_lists_them(orbweb: Call) -> None:
+    for words in (("status",), ("failed", "list")):
+        done = orbweb(*words)
+        assert (done.code, "orbweb jobs" in done.err) == (2, True)

@@ -132,6 +132,8 @@ def test_metrics_serve_goes_on_until_it_is_told_to_end(server: Server, tmp_path:
             assert re.fullmatch(r"http://127\.0\.0\.1:\d+/metrics", url)
             assert "orbweb_store_up 1" in read(url)
             base = url.removesuffix("/metrics")
+            with urllib.request.urlopen(f"{base}/", timeout=10) as answer:
+                assert "/metrics, /healthz, /targets" in answer.read().decode()
             for path, text in (("/healthz", "ok\n"), ("/targets", "[]")):
                 with urllib.request.urlopen(base + path, timeout=10) as answer:
                     assert answer.read().decode() == text

@@ -243,7 +243,8 @@ class FrontierMachine(RuleBasedStateMachine):
 
     def push_seeds(self, run: int, batch: int, final: bool, seeds: list[int]) -> None:
         token, requests = self.seed_token[run], [new_request(code) for code in seeds]
-        answer = self.twins.step(run, "seed_push", token, batch, final, requests)
+        refused = [("offsite", sum(seeds) % 5), ("scheme", len(seeds))]
+        answer = self.twins.step(run, "seed_push", token, batch, final, requests, refused)
         if answer is not RunLost:
             self.note(f"seeds {answer.code}")
 

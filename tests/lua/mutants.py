@@ -420,6 +420,7 @@ MUTANTS = (
         "seed_push",
         "send_argv(7 + seeds * 5, tonumber(ARGV[6]))\n",
     ),
+    Mutant("seeds not taken count again", "seed_push", "total - told)", "total)"),
     Mutant("one row of the outbox is not trimmed", "trim", "for i = 2", "for i = 3"),
     Mutant(
         "a run is closed although something has entered",

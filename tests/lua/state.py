@@ -302,6 +302,7 @@ def _meta(run: Run) -> dict[str, str]:
         "finished": run.finished,
         "seq": run.seq,
         "cursor": run.cursor,
+        **{f"refused:{reason}": total for reason, total in run.refused.items()},
         "wall": run.clock.wall,
         "log": run.clock.log,
         "concurrency": run.concurrency,

@@ -329,9 +329,9 @@ def test_a_stored_request_that_cannot_be_read_is_a_dead_letter() -> None:
     store = town.frontier()
     push = store.seed_push
 
-    async def spoiling(token: str, batch: int, final: bool, requests: Any) -> Any:
+    async def spoiling(token: str, batch: int, final: bool, requests: Any, refused: Any) -> Any:
         spoiled = [each._replace(payload=b"\xff?") for each in requests]
-        return await push(token, batch, final, spoiled)
+        return await push(token, batch, final, spoiled, refused)
 
     store.seed_push = spoiling  # type: ignore[method-assign]
     (report,) = town.run(town.node(Crawler(), frontier=store))

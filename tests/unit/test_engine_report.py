@@ -11,7 +11,6 @@ from orbweb.engine.shutdown import ExitCode
 from orbweb.engine.stats import Stats
 from orbweb.errors import ConfigError
 from orbweb.frontier.base import RunState, Status
-from orbweb.model.reasons import Reason
 
 
 def reporter(identity: Mapping[str, str]) -> Reporter:
@@ -34,8 +33,8 @@ def test_a_run_without_seeds_says_that_there_were_none() -> None:
 
 
 def test_pages_that_failed_are_told_by_reason() -> None:
-    report = reporter({}).done(Status(RunState.DONE, reasons={"timeout": 2}))
-    assert report.why.endswith("0 pages, 0 items, 2 timeout")
+    report = reporter({}).done(Status(RunState.DONE, dead=2, reasons={"timeout": 2}))
+    assert report.why.endswith("0 pages, 0 items, 2 failed now; on the way: 2 timeout")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,21 @@ def test_a_mistake_in_the_settings_is_told_in_one_line(caplog: pytest.LogCapture
 
 
 def test_seeds_that_were_all_refused_are_not_taken_for_none() -> None:
+    done = reporter({}).done(Status(RunState.DONE, reasons={"bad_url": 2, "offsite": 1}))
+    assert done.why.endswith("page: 0 pages, 0 items, 2 bad_url, 1 offsite: no seed was taken")
+    nothing = reporter({}).done(Status(RunState.DONE))
+    assert nothing.why.endswith("start_requests yielded nothing")
+
+
+@pytest.mark.parametrize(("dead", "said"), [(0, "0 failed now"), (1, "1 failed now")])
+def test_what_is_failed_now_stands_apart_from_what_failed_on_the_way(
+    dead: int, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     stats = Stats(lambda: 0.0)
-    stats.skipped(Reason.BAD_URL, 2)
+    stats.incr("request_ok", 3)
     made = Reporter("Shop", stats, outputs=lambda: (), identity={}, show_summary=True)
-    assert made.done(Status(RunState.DONE)).why.endswith("no seed was taken: 2 bad_url")
+    reasons = {"done": 3, "callback_error": 1, "offsite": 2}
+    made.done(Status(RunState.DONE, dead=dead, items=2, reasons=reasons))
+    (text,) = caplog.messages
+    assert text.endswith(f"2 items, {said}; on the way: 1 callback_error, 2 offsite")

@@ -95,6 +95,26 @@ def test_bad_seeds_are_counted_and_the_others_enter() -> None:
     (report,) = town.run(town.node(Mixed()))
     assert sorted(town.chain.asked) == [f"{SITE}/1", f"{SITE}/3"]
     assert report.reasons == {"done": 2, "bad_url": 1, "url_length": 1}
+    assert report.run is not None
+    assert report.run.reasons == report.reasons
+
+
+def test_bad_seeds_of_a_seeding_that_begins_anew_are_counted_once() -> None:
+    class Flaky(Crawler):
+        runs = 0
+
+        def start_requests(self) -> Any:
+            self.runs += 1
+            yield f"{SITE}/2"
+            yield Request(f"{SITE}/1")
+            if self.runs == 1:
+                raise OSError("no list of shops")
+            yield f"{SITE}/3"
+
+    town = Town(NUMBERS)
+    (report,) = town.run(town.node(Flaky()))
+    assert report.run is not None
+    assert (report.run.reasons["bad_url"], report.run.reasons["done"]) == (2, 1)
 
 
 def test_another_node_finishes_the_seeding_of_a_dead_one() -> None:
@@ -162,11 +182,13 @@ def test_a_store_that_was_rolled_back_gets_the_lost_seeds_again() -> None:
     store = town.frontier()
     push, lost = store.seed_push, []
 
-    async def forgetful(token: str, batch: int, final: bool, requests: Any) -> SeedReply:
+    async def forgetful(
+        token: str, batch: int, final: bool, requests: Any, refused: Any
+    ) -> SeedReply:
         if batch == 4 and not lost:
             lost.append(batch)
             return SeedReply(SeedCode.GAP, 0 if batch == 1 else batch - 1)
-        return await push(token, batch, final, requests)
+        return await push(token, batch, final, requests, refused)
 
     store.seed_push = forgetful  # type: ignore[method-assign]
     (report,) = town.run(town.node(Crawler(*map(str, range(200))), frontier=store, seed_batch=20))

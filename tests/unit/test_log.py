@@ -294,3 +294,12 @@ def test_the_settings_reach_the_lines(tmp_path: Path) -> None:
 
 def record(text: str) -> logging.LogRecord:
     return logging.LogRecord("orbweb", logging.INFO, "", 0, text, None, None)
+
+
+@pytest.mark.parametrize("name", ["token", "api_key", "apikey", "X-Amz-Signature", "client_secret"])
+def test_secret_parameters_of_urls_are_masked_in_log_lines(name: str, tmp_path: Path) -> None:
+    configure(file=tmp_path / "log")
+    get_logger("engine").error("gave up http://shop.example/a?n=1&%s=hush&page=2#x", name)
+    text = (tmp_path / "log").read_text()
+    assert f"/a?n=1&{name}=***&page=2#x" in text
+    assert "hush" not in text

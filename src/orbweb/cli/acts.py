@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import getpass
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from orbweb.cli import show
 from orbweb.errors import ConfigError
@@ -70,6 +71,19 @@ def read_host(text: str) -> str:
             f"{mask_secrets(text)!r} is no host ({error.why}); right would be shop.example, "
             "shop.example:8080 or a URL"
         ) from None
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> None:
+    """Note that nobody knows what an act is about, and what may have been meant."""
+    show.note(f"the store knows no {what}, so it holds only if one comes{near(name, known)}")
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """What may have been meant, as the end of a sentence; a name's beginning goes first."""
+    names = sorted(known)
+    close = [each for each in names if name and each.startswith(name)]
+    close += [each for each in get_close_matches(name, names) if each not in close]
+    return f"; did you mean {' or '.join(close[:3])}?" if close else ""
 
 
 def read_rate(text: str) -> int:

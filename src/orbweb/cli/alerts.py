@@ -15,8 +15,8 @@ from orbweb.alarms.states import Alarm, State
 from orbweb.alarms.texts import TEXTS, Language
 from orbweb.alarms.wording import end_line, line
 from orbweb.cli import show
-from orbweb.cli.acts import Asked, say_undo
-from orbweb.cli.store import existing_store
+from orbweb.cli.acts import Asked, near, say_undo, unknown
+from orbweb.cli.store import ask, existing_store
 from orbweb.errors import ConfigError
 from orbweb.frontier.notes import NoteBook, NoteKind
 from orbweb.frontier.roles import Role
@@ -143,6 +143,11 @@ def silence(settings: Settings, pattern: str, asked: Asked) -> None:
 
     until_ms = _ask(settings, act)
     print(f"{pattern}: nobody is told for {span_text(asked.for_ms)}, until {show.moment(until_ms)}")
+    _, _, job = pattern.partition("/")
+    job = job.partition("/")[0]
+    jobs = {info.job for info in ask(settings, lambda admin: admin.runs())}
+    if job not in ("", "*") and job not in jobs:
+        unknown(f"job {job}", job, jobs)
     say_undo(asked, ["alerts", "unsilence", pattern])
 
 
@@ -174,7 +179,8 @@ def _pattern(text: str) -> str:
         return "*"
     rule = text.partition("/")[0]
     if rule != "*" and rule not in RULES:
-        raise ConfigError(f"there is no rule {rule}; there are: {', '.join(RULES)}, or all")
+        hint = near(rule, RULES) or f"; there are: {', '.join(RULES)}, or all"
+        raise ConfigError(f"there is no rule {rule}{hint}")
     return text
 
 
@@ -205,7 +211,7 @@ async def _read(notes: NoteBook, role: Role) -> tuple[Docket, list[Silence], int
 def _ask(settings: Settings, question: Any) -> Any:
     """Ask the store of these settings; nothing is made where none is."""
 
-    async def ask(url: str) -> Any:
+    async def asked(url: str) -> Any:
         prefix = settings["REDIS_KEY_PREFIX"]
         servers = await reach(url, prefix, settings["STORE_TIMEOUT"])
         try:
@@ -215,4 +221,4 @@ def _ask(settings: Settings, question: Any) -> Any:
             await servers.aclose()
 
     with existing_store(settings, Path.cwd()) as url:
-        return asyncio.run(ask(url))
+        return asyncio.run(asked(url))

@@ -17,9 +17,15 @@ from orbweb.cli import show
 from orbweb.cli.about import View, setting_record
 from orbweb.cli.doctor import findings
 from orbweb.cli.failed import record as letter_record
+from orbweb.cli.failed import request_of
 from orbweb.cli.hosts import host_record
 from orbweb.cli.packages import package_versions
-from orbweb.cli.scrub import Scrubber, secrets_of, secrets_of_environment
+from orbweb.cli.scrub import (
+    Scrubber,
+    secrets_of,
+    secrets_of_environment,
+    secrets_of_request,
+)
 from orbweb.cli.store import ask
 from orbweb.cli.watch import node_record, run_record
 from orbweb.config.place import Place
@@ -77,16 +83,19 @@ def _parts(
         "settings.json": lambda: _settings(settings),
         "crawl.json": lambda: _crawl_lines(settings),
         "log.txt": lambda: _log_lines(settings),
-        "store.json": lambda: ask(settings, _store),
+        "store.json": lambda: ask(settings, lambda admin: _store(admin, scrub)),
     }
     yield "README.txt", README
-    for name, make in wanted.items():
-        try:
-            found = make()
-        except Exception as error:  # whatever is broken: the rest helps to find it
-            yield name, scrub(f"not to be had: {type(error).__name__}: {error}\n")
-        else:
-            yield name, scrub(found) if isinstance(found, str) else _json(scrub.value(found))
+    found = {name: _made(make) for name, make in wanted.items()}
+    for name, value in found.items():  # only now: the store has told secrets that all may repeat
+        yield name, scrub(value) if isinstance(value, str) else _json(scrub.value(value))
+
+
+def _made(make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except Exception as error:  # whatever is broken: the rest helps to find it
+        return f"not to be had: {type(error).__name__}: {error}\n"
 
 
 def _json(value: Any) -> str:
@@ -124,7 +133,7 @@ def _log_lines(settings: Settings) -> str:
         return f"not to be had: {name}: {error.strerror}\n"
 
 
-async def _store(admin: Admin) -> dict[str, Any]:
+async def _store(admin: Admin, scrub: Scrubber) -> dict[str, Any]:
     runs = (await admin.runs())[:MOST_RUNS]
     _, hosts = await admin.hosts.hosts(Sort.BACKLOG, MOST_HOSTS)
     live, _ = await LiveAdmin(admin.config).read()
@@ -132,7 +141,7 @@ async def _store(admin: Admin) -> dict[str, Any]:
         "servers": await admin.server_info(),
         "hosts": [host_record(row) for row in hosts],
         "live": _live(live),
-        "runs": [{**run_record(info), **await _of_run(admin, info)} for info in runs],
+        "runs": [{**run_record(info), **await _of_run(admin, info, scrub)} for info in runs],
         "kept": {job: await _kept(admin, job) for job in sorted({info.job for info in runs})},
     }
 
@@ -148,7 +157,7 @@ def _live(values: LiveValues) -> list[dict[str, Any]]:
     ]
 
 
-async def _of_run(admin: Admin, info: Any) -> dict[str, Any]:
+async def _of_run(admin: Admin, info: Any, scrub: Scrubber) -> dict[str, Any]:
     found: Counter[str] = Counter()
     samples = []
     looked = 0
@@ -157,6 +166,8 @@ async def _of_run(admin: Admin, info: Any) -> dict[str, Any]:
         if looked > MOST_LETTERS:
             break
         found[letter.reason] += 1
+        if (request := request_of(letter)) is not None:
+            scrub.learn(secrets_of_request(request))
         if found[letter.reason] <= SAMPLES:
             samples.append(_sample(letter_record(letter)))
     return {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orbweb.cli import show
-from orbweb.cli.acts import Asked, read_host
+from orbweb.cli.acts import Asked, read_host, unknown
 from orbweb.cli.config_nodes import Living, nodes_at_work, tell
 from orbweb.cli.store import ask
 from orbweb.config.check import slower_text
@@ -16,8 +16,12 @@ from orbweb.config.place import Place, Scope
 from orbweb.config.values import Canary
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
+from orbweb.frontier.hosttable import Sort
 from orbweb.settings import Settings
 from orbweb.spiders.live_admin import Done, LiveAdmin
+
+MOST_HOSTS = 1000
+"""Among so many hosts a name like the one that is not known is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ def set_value(
         )
         code = await tell(admin, done, nodes, asked, wait, as_json=as_json)
         await _say_ceiling(admin, place, done)
+        await _say_unknown(admin, place, nodes)
         return code
 
     return ask(settings, act)
@@ -173,3 +178,17 @@ async def _say_ceiling(admin: Admin, place: Place, done: Done) -> None:
         show.note(slower_text(entry.value * 1000, host.ceiling_ms))
     elif host.limit is not None and entry.value * 1000 < host.limit.gap_ms:
         show.note(f"the limit that an operator has set holds too: orbweb limit {place.whose} off")
+
+
+async def _say_unknown(admin: Admin, place: Place, nodes: Sequence[Living]) -> None:
+    """A value for what nobody knows yet may be meant so; more often it is misspelt."""
+    if place.scope is Scope.HOST and not await admin.hosts.knows(place.whose):
+        _, rows = await admin.hosts.hosts(Sort.BACKLOG, MOST_HOSTS)
+        unknown(f"host {place.whose}", place.whose, [row.host.name for row in rows])
+    elif place.scope is Scope.JOB:
+        jobs = {info.job for info in await admin.runs()}
+        if place.whose not in jobs:
+            unknown(f"job {place.whose}", place.whose, jobs)
+    elif place.scope is Scope.NODE and not any(each.identity.is_meant(place) for each in nodes):
+        names = {each.identity.node for each in nodes} | {each.identity.machine for each in nodes}
+        unknown(f"node {place.whose} at work", place.whose, names)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import re
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from orbweb.cli.options import AsJson, Set, Store
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 config = typer.Typer(
     help="Live values: settings that change in nodes that run.", no_args_is_help=True
 )
+
+NEGATIVE = re.compile(r"-\.?\d[\w.]*%?")
 
 Key = Annotated[
     str,
@@ -91,7 +95,23 @@ def config_get(
     act.get(project_settings(change, store_url), where, as_json=as_json)
 
 
-@config.command("set")
+class Negative(TyperCommand):
+    """A command whose last argument may be a negative number, which else would be an option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See `click.Command.parse_args`."""
+        if "--" not in args:
+            numbers = {
+                place
+                for place in range(1, len(args))
+                if NEGATIVE.fullmatch(args[place]) and not args[place - 1].startswith("-")
+            }
+            others = [word for place, word in enumerate(args) if place not in numbers]
+            args = [*others, "--", *(args[place] for place in sorted(numbers))]
+        return super().parse_args(ctx, args)
+
+
+@config.command("set", cls=Negative)
 def config_set(
     key: Key,
     value: Annotated[

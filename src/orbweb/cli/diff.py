@@ -12,6 +12,7 @@ from orbweb.cli.diff_items import ItemDiff, diff_items, files_of
 from orbweb.cli.diff_pages import PageDiff, diff_pages
 from orbweb.cli.run_names import Known, RunRef, find_run, read_refs
 from orbweb.cli.store import ask
+from orbweb.cli.watch import state_of
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.runbook import KeptRun
@@ -55,6 +56,11 @@ def diff(settings: Settings, asked: DiffQuery) -> int:
     items = _items(asked, before, after)
     rows += [*pages.rows, *items.rows]
     failures = [each for limit in limits if (each := limit.failure(rows))]
+    for side in (before, after):
+        if side.figures is not None and not side.figures.ended_at_ms:
+            show.note(
+                f"{side.label} has not ended ({side.figures.state}): its figures still change"
+            )
     if asked.as_json:
         show.as_json(_record(before, after, rows, pages, items, failures))
     else:
@@ -90,25 +96,26 @@ async def _side(
 ) -> Side:
     one = kept.get(known.epoch)
     pages = await admin.kept(known.job).pages(known.epoch)
+    state = await state_of(admin, info) if info else None
     return Side(
         label=known.run or f"{ref.job} of {show.moment(known.started_at_ms)}",
         run=known.run,
         epoch=known.epoch,
         made=read_as(RunMade, one.made) if one else None,
-        figures=_figures(info, one),
+        figures=_figures(info, one, state),
         items=await _tally(admin, known),
         pages=total_pages(pages) if pages else None,
     )
 
 
-def _figures(info: RunInfo | None, kept: KeptRun | None) -> RunFigures | None:
+def _figures(info: RunInfo | None, kept: KeptRun | None, state: str | None) -> RunFigures | None:
     """Of the store while the run is there, which is exact; else what a node has left."""
     left = read_as(RunFigures, kept.figures) if kept and kept.figures else None
-    if info is None:
+    if info is None or state is None:
         return left
     counts = info.status
     return RunFigures(
-        state=str(counts.state),
+        state=state,
         started_at_ms=counts.started_at_ms,
         ended_at_ms=counts.finished_at_ms,
         pages=counts.reasons.get("done", 0),

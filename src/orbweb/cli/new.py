@@ -6,6 +6,7 @@ import keyword
 import re
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
@@ -33,6 +34,8 @@ class Kind:
     steps: tuple[str, ...]
 
 
+PYTEST = "python -m pytest"
+
 SPIDER = Kind(
     (
         ("spiders/$module.py", "spider.py.txt"),
@@ -40,7 +43,7 @@ SPIDER = Kind(
         ("conftest.py", "conftest.py.txt"),
     ),
     "",
-    ("orbweb run $module -O $module.csv", "python -m pytest"),
+    ("orbweb run $module -O $module.csv", PYTEST),
 )
 TASK = Kind(
     (("$module.py", "task.py.txt"),),
@@ -84,6 +87,8 @@ def new_project(name: str, *, batch: bool, task: bool) -> None:
         text = filled(template(name), known)
         file.write_text(f"{text.rstrip()}\n", encoding="utf-8")
     steps = [f"cd {folder}", f"{SITE} &   # a small shop of your own", *kind.steps]
+    if PYTEST in steps and find_spec("pytest") is None:
+        steps[steps.index(PYTEST)] = f"pip install pytest && {PYTEST}"
     show.note(f"{folder} is made. Next:")
     for step in steps:
         show.note(f"  {filled(step, known)}")

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from orbweb.log import MASK, mask_address, mask_secrets
+from orbweb.model.request import Request
 
 SHORTEST = 4
 """Characters: what is shorter is taken out by its name only, as it may stand anywhere."""
@@ -37,7 +38,16 @@ class Scrubber:
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         """`known`: values that are secrets wherever they stand."""
-        self._known = sorted({each for each in known if len(each) >= SHORTEST}, key=len)[::-1]
+        self._found: set[str] = set()
+        self._known: list[str] = []
+        self.learn(known)
+
+    def learn(self, values: Iterable[str]) -> None:
+        """These are secrets too, wherever they stand."""
+        new = {each for each in values if len(each) >= SHORTEST} - self._found
+        if new:
+            self._found |= new
+            self._known = sorted(self._found, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         """The text without secrets."""
@@ -77,6 +87,24 @@ def secrets_of(values: Mapping[str, Any], secret: Iterable[str]) -> Iterator[str
                 yield text
             if name in declared or "://" in text:
                 yield from _parts(text)
+
+
+def secrets_of_request(request: Request) -> Iterator[str]:
+    """What a request says of who sends it: its secret headers, cookies and parameters."""
+    options = request.requests_kwargs
+    for name, value in (options.get("headers") or {}).items():
+        if not SECRET_NAME.fullmatch(str(name)):
+            continue
+        for text in _texts(value):
+            yield text
+            yield text.rpartition(" ")[2]
+            if "cookie" in str(name).lower():
+                yield from (pair.partition("=")[2].strip() for pair in text.split(";"))
+    yield from _texts(options.get("cookies"))
+    yield from _texts(options.get("auth"))
+    for named in (request.meta, request.cb_kwargs, options.get("params"), options.get("data")):
+        if isinstance(named, Mapping):
+            yield from secrets_of(named, ())
 
 
 def secrets_of_environment(environ: Mapping[str, str]) -> Iterator[str]:

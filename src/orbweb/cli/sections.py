@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 SECTIONS = (
@@ -22,6 +23,16 @@ REST = "More"
 
 class SectionedGroup(TyperGroup):
     """The program; its help lists the commands in sections."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; where the name of a job is missing, say where names are found."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            missing = type(error).__name__ == "MissingParameter"
+            if missing and getattr(error.param, "metavar", "") == "JOB":
+                error.message = "The jobs of the store: orbweb jobs"
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write all sections, each with its commands and what they do."""

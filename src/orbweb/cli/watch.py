@@ -26,9 +26,13 @@ MOST_NAMES = 5
 
 def jobs(settings: Settings, *, as_json: bool) -> None:
     """All runs in the store, the latest started first."""
-    found = ask(settings, lambda admin: admin.runs())
+
+    async def look(admin: Admin) -> list[tuple[RunInfo, str]]:
+        return [(info, await state_of(admin, info)) for info in await admin.runs()]
+
+    found = ask(settings, look)
     if as_json:
-        show.as_json([run_record(info) for info in found])
+        show.as_json([run_record(info) for info, _ in found])
         return
     if not found:
         print("no runs in this store")
@@ -39,14 +43,14 @@ def jobs(settings: Settings, *, as_json: bool) -> None:
             (
                 info.job,
                 run_name(info.run),
-                info.status.word,
+                state,
                 unfinished(info.status),
                 info.status.reasons.get(Reason.DONE, 0),
                 info.status.items,
                 info.status.dead,
                 show.moment(info.status.started_at_ms),
             )
-            for info in found
+            for info, state in found
         ],
     )
 
@@ -63,8 +67,8 @@ def status(settings: Settings, job: str, run: str | None, *, as_json: bool) -> N
         show.as_json({**run_record(info), "nodes": [node_record(node) for node in found]})
         return
     counts = info.status
-    alone = counts.state is not RunState.DONE and not living(found)
-    state = "no node at work" if alone else counts.word
+    alone = is_alone(counts, found)
+    state = state_name(counts, alone=alone)
     print(f"{info.job} · run {run_name(info.run)} · {state} · {_times(counts)}")
     print(
         f"  waiting  {show.number(counts.queued)} queued on {show.counted(counts.hosts, 'host')},"
@@ -153,6 +157,22 @@ async def _several(admin: Admin, job: str) -> str:
 def run_name(run: str) -> str:
     """The name of a run for people; the run without a RUN_ID has none."""
     return run or "(default)"
+
+
+def is_alone(counts: Status, nodes: list[NodeInfo]) -> bool:
+    """Whether a run has not ended and nobody works on it."""
+    return counts.state is not RunState.DONE and not living(nodes)
+
+
+async def state_of(admin: Admin, info: RunInfo) -> str:
+    """See `state_name`; asks for the nodes of a run that has not ended."""
+    nodes = [] if info.status.state is RunState.DONE else await admin.nodes(info)
+    return state_name(info.status, alone=is_alone(info.status, nodes))
+
+
+def state_name(counts: Status, *, alone: bool) -> str:
+    """A few words for what a run does; `alone`: no node works on it."""
+    return "no node at work" if alone else counts.word
 
 
 def unfinished(counts: Status) -> int:

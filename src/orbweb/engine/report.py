@@ -12,9 +12,23 @@ from orbweb.engine.stats import Stats
 from orbweb.errors import ConfigError, RunLost, StoreUnsafe
 from orbweb.frontier.base import Opened, RunState, Status
 from orbweb.log import get_logger
+from orbweb.model.reasons import Reason
 
 SUMMARY_PREFIX = "ORBWEB_RUN_SUMMARY"
 SUMMARY_SCHEMA = 1
+
+_REFUSALS = frozenset(
+    {
+        Reason.OFFSITE,
+        Reason.EXCLUDED,
+        Reason.SCHEME,
+        Reason.URL_LENGTH,
+        Reason.DEPTH_LIMIT,
+        Reason.NOT_SERIALIZABLE,
+        Reason.BAD_URL,
+    }
+)
+"""Why a request does not enter, whatever the store holds."""
 
 log = get_logger("orbweb.engine")
 
@@ -171,9 +185,9 @@ class Reporter:
             return report
         why = f"the run ended without a single good page: {_counted(report)}"
         if not status.reasons:
-            refused = ", ".join(_reasons(report.reasons))
-            nothing = "start_urls is empty and start_requests yielded nothing"
-            why += f"; no seed was taken: {refused}" if refused else f"; {nothing}"
+            why += "; start_urls is empty and start_requests yielded nothing"
+        elif status.reasons.keys() <= _REFUSALS:
+            why += ": no seed was taken"
         log.warning("%s", why)
         return self._make("done", ExitCode.NOTHING_DONE, why, status)
 
@@ -241,10 +255,19 @@ class Reporter:
 
 
 def _counted(report: RunReport) -> str:
+    """Pages and items, what is failed now, and what happened on the way: a failed request that was
+    retried well since stands only in the last."""
     reasons: dict[str, Any] = dict(report.run.reasons) if report.run else {}
     items = report.run.items if report.run else 0
     parts = [_plural(report.pages, "page"), _plural(items, "item")]
+    if report.run and any(_ended_otherwise(name) for name in reasons):
+        parts.append(f"{report.run.dead} failed now; on the way: {', '.join(_reasons(reasons))}")
+        return ", ".join(parts)
     return ", ".join([*parts, *_reasons(reasons)])
+
+
+def _ended_otherwise(reason: str) -> bool:
+    return reason != Reason.DONE and Reason(reason).phase == "ended"
 
 
 def _reasons(counts: Mapping[str, int]) -> list[str]:

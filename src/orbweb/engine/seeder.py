@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -73,6 +73,7 @@ class SeedSource:
         self._tools = tools
         self._epoch = epoch
         self._limit = tools.options.seed_batch
+        self._refused: dict[str, int] = {}
         self._ready: deque[NewRequest] = deque()
         self._ordinal = 0
         self._changed = asyncio.Event()
@@ -116,6 +117,10 @@ class SeedSource:
         batch = [self._ready.popleft() for _ in range(min(len(self._ready), self._limit))]
         self._room.set()
         return batch
+
+    def refused(self) -> dict[str, int]:
+        """How many seeds were not taken until now, by reason."""
+        return self._refused.copy()
 
     async def _read(self) -> None:
         function = self._tools.start_requests
@@ -170,6 +175,7 @@ class SeedSource:
 
     def _refuse(self, refused: Refused) -> None:
         self._tools.stats.skipped(refused.reason)
+        self._refused[refused.reason] = self._refused.get(refused.reason, 0) + 1
         self._tools.stats.incr("seeds_refused")
         log.warning("seed not taken (%s): %s", refused.reason, refused.text)
 
@@ -267,22 +273,27 @@ class Seeder(Source):
         return end
 
     async def _push_all(self, source: SeedSource) -> _End:
+        told: dict[str, int] = {}
         while True:
             await source.wait()
             await self._wait_until_wanted()
-            batch = source.take()
+            batch, refused = source.take(), source.refused()
             last = source.finished and not len(source)
             final = last and source.error is None
-            if batch or final:
-                end = await self._push(batch, final)
+            if batch or final or refused != told:
+                end = await self._push(batch, final, refused)
                 if end is not None:
                     return end
+                told = refused
             if last:
                 return _End.DONE
 
-    async def _push(self, batch: list[NewRequest], final: bool) -> _End | None:
+    async def _push(
+        self, batch: list[NewRequest], final: bool, refused: Mapping[str, int]
+    ) -> _End | None:
         """Push one batch; None means go on."""
-        reply = await self._tools.session.seed_push(self._token, self._batch + 1, final, batch)
+        push = self._tools.session.seed_push
+        reply = await push(self._token, self._batch + 1, final, batch, tuple(refused.items()))
         if reply.code is SeedCode.STALE:
             self._token = ""
             return _End.STALE

@@ -150,12 +150,16 @@ class Session:
         return await self._repeat(lambda: self._control.seed_claim(self.node, seq, self.lease_ms))
 
     async def seed_push(
-        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+        self,
+        token: str,
+        batch: int,
+        final: bool,
+        requests: Sequence[NewRequest],
+        refused: Sequence[tuple[str, int]] = (),
     ) -> SeedReply:
         """See `RunControl.seed_push`."""
-        return (await self._repeat(lambda: self._control.seed_push(token, batch, final, requests)))[
-            0
-        ]
+        push = self._control.seed_push
+        return (await self._repeat(lambda: push(token, batch, final, requests, refused)))[0]
 
     async def take_tasks(
         self, token: str, batch: int, final: bool, most: int, key: str

@@ -566,9 +566,19 @@ class RunControl(Protocol):
         """Take over the seeding if nobody holds it; its lease is renewed as that of `SEED_ID`."""
 
     async def seed_push(
-        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+        self,
+        token: str,
+        batch: int,
+        final: bool,
+        requests: Sequence[NewRequest],
+        refused: Sequence[tuple[str, int]] = (),
     ) -> SeedReply:
-        """Add batch number `batch` (from 1); `final` ends the seeding in the same step."""
+        """Add batch number `batch` (from 1); `final` ends the seeding in the same step.
+
+        `refused`: reasons, and how many seeds were not taken for each since `start_requests` began.
+        Of these totals what exceeds the highest so far is counted, so a seeding that begins anew
+        counts nothing twice.
+        """
 
     async def take_tasks(
         self, token: str, batch: int, final: bool, most: int, key: str

@@ -56,10 +56,15 @@ class LocalSeenFrontier(ValkeyFrontier):
         return free
 
     async def seed_push(
-        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+        self,
+        token: str,
+        batch: int,
+        final: bool,
+        requests: Sequence[NewRequest],
+        refused: Sequence[tuple[str, int]] = (),
     ) -> SeedReply:
         new = self._new(requests)
-        reply = await super().seed_push(token, batch, final, new)
+        reply = await super().seed_push(token, batch, final, new, refused)
         if reply.code is SeedCode.OK:
             self._remember(new)
         return reply

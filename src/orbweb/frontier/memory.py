@@ -855,12 +855,21 @@ class MemoryFrontier:
         return SeedReply(SeedCode.OK, batch, "", number)
 
     async def seed_push(
-        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+        self,
+        token: str,
+        batch: int,
+        final: bool,
+        requests: Sequence[NewRequest],
+        refused: Sequence[tuple[str, int]] = (),
     ) -> SeedReply:
         run = self._begin()
-        if refused := self._refusal(run, token, batch):
-            return refused
+        if answer := self._refusal(run, token, batch):
+            return answer
         added = sum(self._push(run, request) for request in self._in_order(requests))
+        for reason, total in refused:
+            if total > run.refused[reason]:
+                run.reasons[str(reason)] += total - run.refused[reason]
+                run.refused[reason] = total
         return self._take_in(run, batch, added, final=final)
 
     async def take_tasks(

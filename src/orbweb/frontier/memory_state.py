@@ -88,6 +88,8 @@ class Run:
         """Whether every shard has its part; None where there are no others."""
         self.seq = 0
         self.cursor = 0
+        self.refused: Counter[str] = Counter()
+        """Seeds that were not taken, by reason."""
         self.stopping = False
         self.paused = False
         self.tuned = 0

@@ -319,10 +319,15 @@ class ShardedFrontier:
         return await self.shards[0].seed_claim(node, seq, lease_ms)
 
     async def seed_push(
-        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+        self,
+        token: str,
+        batch: int,
+        final: bool,
+        requests: Sequence[NewRequest],
+        refused: Sequence[tuple[str, int]] = (),
     ) -> SeedReply:
         seeds = self._routed(requests, 0, token, SEED_ID)
-        reply = await self.shards[0].seed_push(token, batch, final, seeds)
+        reply = await self.shards[0].seed_push(token, batch, final, seeds, refused)
         self._views[0].ask_at = 0
         if reply.code is not SeedCode.OK:
             return reply

@@ -522,10 +522,16 @@ class ValkeyFrontier:
         return SeedReply(SeedCode(code.decode()), cursor, held)
 
     async def seed_push(
-        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+        self,
+        token: str,
+        batch: int,
+        final: bool,
+        requests: Sequence[NewRequest],
+        refused: Sequence[tuple[str, int]] = (),
     ) -> SeedReply:
         kind = await self.kind()
         here, others, words = entering(requests, kind)
+        words += (word for pair in refused for word in pair)
         code, cursor, added = await self._call_seeing(
             "seed_push", kind, token, batch, int(final), here, others, *words
         )

@@ -38,7 +38,12 @@ async def serving(
     async def discovery(request: web.Request) -> web.Response:
         return web.json_response(await targets() if targets is not None else [])
 
+    async def root(request: web.Request) -> web.Response:
+        pages = ["/metrics", "/healthz", *(["/targets"] if targets is not None else [])]
+        return web.Response(text=f"Orbweb's metrics; there are: {', '.join(pages)}\n")
+
     app = web.Application()
+    app.router.add_get("/", root)
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     if targets is not None:

@@ -80,6 +80,22 @@ class RunContract:
         status = await node.frontier.status()
         assert (status.seeds, status.queued, status.seeding) == (2, 3, False)
 
+    async def test_seeds_that_were_not_taken_are_counted_once(self, store: Store) -> None:
+        node, _ = await opened(store)
+        push = node.frontier.seed_push
+        token = (await node.frontier.seed_claim("A", 1, LEASE_MS)).token
+        for _ in range(2):  # the second is a repeated call
+            await push(token, 1, False, pages("a"), [("offsite", 2)])
+        await push(token, 3, False, [], [("offsite", 9)])
+        await push("B:9", 2, False, [], [("offsite", 9)])
+        assert (await node.frontier.status()).reasons == {"offsite": 2}
+        await elapse(store, node, LEASE_MS)
+        heir = (await node.frontier.seed_claim("B", 1, LEASE_MS)).token
+        await push(heir, 2, False, [], [("offsite", 1)])  # it begins anew
+        await push(heir, 3, True, pages("b"), [("offsite", 3), ("depth", 1)])
+        assert (await node.frontier.status()).reasons == {"offsite": 3, "depth": 1}
+        assert await node.ids() == ["a", "b"]
+
     async def test_another_node_goes_on_where_a_dead_seeder_stopped(self, store: Store) -> None:
         node, _ = await opened(store)
         dead = (await node.frontier.seed_claim("A", 1, LEASE_MS)).token

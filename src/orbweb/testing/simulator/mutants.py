@@ -213,7 +213,12 @@ class _SeedOnce(StoreFrontier):
         return SeedReply(SeedCode.OK, run.cursor, f"{node}:{seq}")
 
     async def seed_push(
-        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+        self,
+        token: str,
+        batch: int,
+        final: bool,
+        requests: Sequence[NewRequest],
+        refused: Sequence[tuple[str, int]] = (),
     ) -> SeedReply:
         run = self._begin()
         added = sum(self._push(run, request) for request in requests)

@@ -356,9 +356,14 @@ class LossyFrontier:
         return await self.call("seed_claim", node, seq, lease_ms)
 
     async def seed_push(
-        self, token: str, batch: int, final: bool, requests: Sequence[NewRequest]
+        self,
+        token: str,
+        batch: int,
+        final: bool,
+        requests: Sequence[NewRequest],
+        refused: Sequence[tuple[str, int]] = (),
     ) -> SeedReply:
-        return await self.call("seed_push", token, batch, final, requests)
+        return await self.call("seed_push", token, batch, final, requests, refused)
 
     async def add(self, requests: Sequence[NewRequest]) -> int:
         return await self.call("add", requests)
