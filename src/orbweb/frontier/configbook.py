@@ -102,10 +102,10 @@ class ConfigBook:
         Of more than `MOST_SWITCHES` jobs those are forgotten that told it longest ago.
         """
         name, key = clean(job), self._keys.switches
-        seconds, _ = await answer_of(self._client.time())
+        seconds, micros = await answer_of(self._client.time())
         async with self._client.pipeline(transaction=True) as pipe:
             pipe.hset(key, name, switches)
-            pipe.zadd(f"{key}:told", {name: int(seconds)})
+            pipe.zadd(f"{key}:told", {name: int(seconds) * 1_000_000 + int(micros)})
             pipe.zrange(f"{key}:told", 0, -MOST_SWITCHES - 1)
             *_, old = await answer_of(pipe.execute())
         if old:
