@@ -170,7 +170,9 @@ def test_failed_requests_are_retried_or_dropped_only_on_purpose(call: Call) -> N
     assert (counts["state"], counts["dead"], counts["queued"]) == ("running", 2, 1)
     assert "2 failed requests forgotten" in call("failed", "drop", "ShopSpider", "--all", "-y").out
     assert call("status", "ShopSpider", "--json").json["dead"] == 0
-    assert "nothing was done" in call("failed", "drop", "ShopSpider", "--all", "-y").out
+    nothing = call("failed", "drop", "ShopSpider", "--all", "-y")
+    assert (nothing.code, "nothing was done" in nothing.out) == (3, True)
+    assert call("failed", "retry", "ShopSpider", "zz", "--yes").code == 3
 
 
 def test_a_retried_request_is_crawled_again(call: Call, folder: Path) -> None:
