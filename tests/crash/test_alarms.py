@@ -1,4 +1,4 @@
-"""Twelve faults of a real fleet: each raises its alarm, the fleet tells it once, and its end once.
+"""Faults of a real fleet: each raises its alarm, the fleet tells it once, and its end once.
 
 The thresholds are short here, so that a test takes seconds. The tests marked `long` have those that
 a fleet has by default; there an alarm must come within a minute, after what its threshold asks for.
@@ -259,6 +259,16 @@ def test_a_store_that_does_not_answer_is_told_by_one_of_three_nodes(scene: Scene
     scene.told_once("store_unreachable")
     scene.server.resume()
     scene.over("store_unreachable")
+
+
+def test_a_store_that_lost_its_data_is_told_once_by_the_nodes_that_end(scene: Scene) -> None:
+    nodes = [scene.node() for _ in range(2)]
+    scene.begun(20)
+    scene.server.client().flushall()
+    assert [node.wait() for node in nodes] == [1, 1]
+    scene.told_once("run_lost", 1.0)
+    scene.node()
+    scene.over("run_lost")
 
 
 def test_a_judge_that_is_killed_leaves_all_it_knew_to_the_next(scene: Scene) -> None:

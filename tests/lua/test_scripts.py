@@ -43,6 +43,7 @@ def test_keys_of_a_shard_are_those_of_the_lua() -> None:
     keys = ShardKeys("p")
     named = [keys.clock, keys.next_allowed, keys.current, keys.runs, keys.garbage, keys.jobs]
     named += [keys.steered, keys.rates, keys.audit, keys.task_list("k"), keys.tuned, keys.config]
+    named += [keys.tuned_by]
     named += [keys.role("r")]
     named += [
         keys.host("h"),

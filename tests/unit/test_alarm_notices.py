@@ -57,14 +57,45 @@ def test_the_first_alarm_of_a_run_waits_a_little_for_others() -> None:
     assert new_letters(alarms, told, policy, [], START + 5001) == []
 
 
-def test_a_rule_of_a_run_is_told_again_only_after_the_cool_down() -> None:
+def test_what_comes_again_and_again_is_told_again_only_after_the_cool_down() -> None:
+    told = Told()
+    assert new_letters(table(firing("node_silent", "n1")), told, AT_ONCE, [], START)
+    again = table(firing("node_silent", "n1"))
+    assert new_letters(again, told, AT_ONCE, [], START + 4 * MINUTE) == []
+    assert new_letters(again, told, AT_ONCE, [], START + 5 * MINUTE)
+
+
+def test_a_second_node_that_dies_is_told_at_once() -> None:
     told = Told()
     alarms = table(firing("node_silent", "n1"))
     assert new_letters(alarms, told, AT_ONCE, [], START)
-    alarms |= table(firing("node_silent", "n2"))
-    assert new_letters(alarms, told, AT_ONCE, [], START + 4 * MINUTE) == []
-    letters = new_letters(alarms, told, AT_ONCE, [], START + 5 * MINUTE)
-    assert summary(letters) == [("ops", False, ["n2"]), ("mail", False, ["n2"])]
+    alarms |= table(firing("node_silent", "n2"), firing("node_silent", "n3"))
+    letters = new_letters(alarms, told, AT_ONCE, [], START + MINUTE)
+    assert summary(letters) == [("ops", False, ["n2", "n3"]), ("mail", False, ["n2", "n3"])]
+
+
+def test_hosts_that_refuse_one_after_the_other_are_no_letter_each() -> None:
+    told, alarms, policy, told_at = Told(), table(), Policy(("ops",), group_wait_ms=0), []
+    for n in range(60):
+        alarms |= table(firing("blocked", f"h{n}"))
+        if new_letters(alarms, told, policy, [], START + n * 10_000):
+            told_at.append(n * 10_000)
+    assert told_at == [0, 10_000, 20_000, 300_000, 310_000, 320_000]
+    assert sum(alarm.told for alarm in alarms.values()) == 33
+
+
+def test_a_run_that_ends_with_nothing_done_is_one_letter_not_two() -> None:
+    failing = firing("failure_rate", well_ms=START + 2000)
+    policy = Policy(("ops",), group_wait_ms=0)
+
+    def told(failures: Alarm) -> list[str]:
+        end = Alarm("nothing_done", "books", "", "", START + 2000, State.FIRING)
+        end.fired_ms = START + 2000
+        letters = new_letters(table(failures, end), Told(), policy, [], START + 2000)
+        return [alarm.rule for letter in letters for alarm in letter.alarms]
+
+    assert told(failing) == ["nothing_done"]
+    assert sorted(told(firing("failure_rate"))) == ["failure_rate", "nothing_done"], "it goes on"
 
 
 def test_an_end_is_told_once_and_only_of_what_was_told() -> None:

@@ -15,6 +15,7 @@ from orbweb.alarms.facts import (
     ConsumerFacts,
     Facts,
     IdleFacts,
+    LostFacts,
     NodeFacts,
     RunFacts,
     ScheduleFacts,
@@ -182,10 +183,28 @@ def test_people_know_of_a_silent_node_within_sixty_seconds_and_a_new_one_takes_i
     fleet.go(90 * SECOND, lambda ms: always(run_of(silent(ms), waiting=5))(ms))
     ((at, _),) = fleet.told("node_silent")
     assert 50 * SECOND <= at - 2 * MINUTE <= 60 * SECOND
-    began = fleet.at_ms // 1000
-    other = replace(said(started=began), node="fedcba9876543210")
-    fleet.go(MINUTE, lambda ms: always(run_of(silent(ms + 90 * SECOND), other, waiting=5))(ms))
+
+    def with_other(ms: int) -> Facts:
+        other = replace(said(elapsed=ms / 1000), node="fedcba9876543210")
+        return always(run_of(silent(ms + 90 * SECOND), other, waiting=5))(ms)
+
+    fleet.go(MINUTE, with_other)
     assert [ended for _, ended in fleet.told("node_silent")] == [False, True]
+
+
+def test_nodes_that_were_started_together_do_not_replace_each_other() -> None:
+    """One that dies a second after its start is missed, although another has just begun."""
+    fleet = Fleet()
+    fleet.go(2 * MINUTE, always(run_of()))
+    began = 3 * SECOND
+
+    def facts(ms: int) -> Facts:
+        lives = replace(said(elapsed=(began + ms) / 1000), node="fedcba9876543210", silent_ms=0)
+        dead = replace(said(elapsed=(began - 1900) / 1000), silent_ms=ms + 1900)
+        return always(run_of(dead, lives, waiting=5))(ms)
+
+    fleet.go(90 * SECOND, facts)
+    assert len(fleet.told("node_silent")) == 1
 
 
 def test_a_node_that_said_good_bye_is_not_missed() -> None:
@@ -220,6 +239,16 @@ def test_cpu_counts_after_ten_minutes() -> None:
     assert fleet.letters == []
     fleet.go(2 * MINUTE, always(busy))
     assert fleet.told("cpu")
+
+
+def test_a_run_that_the_store_has_lost_is_told_until_it_begins_again() -> None:
+    fleet = Fleet()
+    lost = (LostFacts("books", "r1", START), LostFacts("shop", "", START))
+    fleet.go(10 * MINUTE, lambda _: {"lost": lost})
+    assert len(fleet.told("run_lost")) == 2
+    again = replace(run_of(), started_at_ms=fleet.at_ms)
+    fleet.go(5 * MINUTE, lambda _: {"lost": lost, "runs": (again,)})
+    assert [ended for _, ended in fleet.told("run_lost")] == [False, False, True]
 
 
 FAULTS = {

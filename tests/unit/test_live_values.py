@@ -15,7 +15,7 @@ from orbweb.config.place import Place, Scope
 from orbweb.config.resolve import Identity, StoreDocument, resolve
 from orbweb.config.source import Document, SourceUnavailable
 from orbweb.config.values import MOST_ENTRIES, Canary, Entry, Line, LiveValues
-from orbweb.errors import ConfigError
+from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.settings import load_settings
 from orbweb.spiders.air import AirSpider
 from orbweb.spiders.live_apply import apply_parts
@@ -320,6 +320,22 @@ async def test_a_part_that_takes_neither_new_nor_old_values_keeps_no_other_from_
     settings = load_settings(directory=Path("/nowhere"), environ={})
     before, wanted = Now(settings, {}, {}, {}, 1), Now(settings, {}, {}, {}, 2)
     parts = [Part("broken", frozenset({"A"}), broken), Part("well", frozenset({"B"}), well)]
-    refused = await apply_parts(parts, before, wanted)
+    refused, _ = await apply_parts(parts, before, wanted)
     assert refused == {"A": "ValueError: no file"}
+    assert taken == [2]
+
+
+async def test_a_part_that_waits_for_the_store_keeps_no_other_from_its_own() -> None:
+    taken: list[int] = []
+
+    async def away(_: Now) -> None:
+        raise StoreUnavailable("no answer")
+
+    async def well(now: Now) -> None:
+        taken.append(now.version)
+
+    settings = load_settings(directory=Path("/nowhere"), environ={})
+    before, wanted = Now(settings, {}, {}, {}, 1), Now(settings, {}, {}, {}, 2)
+    parts = [Part("away", frozenset({"A"}), away), Part("well", frozenset({"B"}), well)]
+    assert await apply_parts(parts, before, wanted) == ({}, parts[:1])
     assert taken == [2]

@@ -45,6 +45,7 @@ CONDITIONS: dict[str, Condition] = {
     "backlog": runs.backlog,
     "no_progress": runs.no_progress,
     "nothing_done": runs.nothing_done,
+    "run_lost": runs.lost,
     "schedule_missed": runs.schedule,
     "failure_rate": runs.failures,
     "failed_requests": runs.failed_requests,

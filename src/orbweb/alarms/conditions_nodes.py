@@ -14,9 +14,6 @@ from orbweb.alarms.past import FOUND
 GIVEN_UP_MS = 86_400_000
 """A node that has been silent for longer is no longer told of."""
 
-START_SLACK_MS = 2000
-"""Nodes say when they started in whole seconds of their own clock."""
-
 LEAD = 0.15
 """Most of a limit by which a silence may be found before it."""
 
@@ -33,20 +30,21 @@ def silent(view: View, limit: float) -> Iterator[Finding]:
     watched_ms = view.at_ms - view.past.watched_since_ms
     for run in going(view.facts):
         gone = [node for node in run.nodes if not node.ended and _is_silent(node, view, limit)]
-        for node in _not_replaced(gone, run.nodes, view.at_ms):
+        for node in _not_replaced(gone, run.nodes):
             seconds = min(node.silent_ms, watched_ms) / 1000
             yield of_run(run, "node_silent", node.node[:8], seconds, node.place)
 
 
-def _not_replaced(
-    gone: list[NodeFacts], nodes: tuple[NodeFacts, ...], at_ms: int
-) -> list[NodeFacts]:
-    """Those for which no node has started since they fell silent, each standing for one."""
+def _not_replaced(gone: list[NodeFacts], nodes: tuple[NodeFacts, ...]) -> list[NodeFacts]:
+    """Those for which no node has begun since they fell silent, each standing for one.
+
+    By how long nodes have been at work, not by their clocks: nodes that were started together
+    stand for nobody.
+    """
     left = sorted(gone, key=lambda node: node.silent_ms)
-    for starter in sorted(nodes, key=lambda node: -node.number("started")):
-        age_ms = at_ms - starter.number("started") * 1000
+    for starter in sorted(nodes, key=lambda node: node.age_ms):
         for node in left:
-            if node is not starter and node.silent_ms > age_ms - START_SLACK_MS:
+            if node is not starter and node.silent_ms > starter.age_ms:
                 left.remove(node)
                 break
     return left

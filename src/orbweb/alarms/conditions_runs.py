@@ -121,6 +121,16 @@ def nothing_done(view: View, limit: float) -> Iterator[Finding]:
             yield Finding("nothing_done", idle.job, "", "", 0, f"run {idle.run or '(default)'}")
 
 
+def lost(view: View, limit: float) -> Iterator[Finding]:
+    """A node found its run gone, and no later one of its name has begun."""
+    begun = {(run.job, run.run): run.started_at_ms for run in view.facts.runs}
+    for each in view.facts.lost:
+        later = begun.get((each.job, each.run), 0) > each.at_ms
+        if not later and view.at_ms - each.at_ms < limit * 1000:
+            name = each.run or "(default)"
+            yield Finding("run_lost", each.job, each.run, "", 0, f"run {name}")
+
+
 def schedule(view: View, limit: float) -> Iterator[Finding]:
     for each in view.facts.schedules:
         late = (view.at_ms - each.due_ms) / 1000

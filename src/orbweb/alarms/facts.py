@@ -109,6 +109,15 @@ class IdleFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LostFacts:
+    """A node found that its run is not in the store any more."""
+
+    job: str
+    run: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """The fleet at one instant of the store's clock."""
 
@@ -117,6 +126,7 @@ class Facts:
     consumers: tuple[ConsumerFacts, ...] = ()
     schedules: tuple[ScheduleFacts, ...] = ()
     idle: tuple[IdleFacts, ...] = ()
+    lost: tuple[LostFacts, ...] = ()
     used_memory: int = 0
     max_memory: int = 0
     config_version: int = 0

@@ -11,6 +11,7 @@ from orbweb.alarms.facts import (
     ConsumerFacts,
     Facts,
     IdleFacts,
+    LostFacts,
     NodeFacts,
     RunFacts,
     ScheduleFacts,
@@ -103,6 +104,10 @@ class FleetReader:
             idle=tuple(
                 IdleFacts(note.name, str(note.said.get("run", "")), note.at_ms)
                 for note in await self._notes.read(NoteKind.IDLE)
+            ),
+            lost=tuple(
+                LostFacts(str(note.said.get("job", "")), str(note.said.get("run", "")), note.at_ms)
+                for note in await self._notes.read(NoteKind.LOST)
             ),
             used_memory=_whole(memory.get("used_memory")),
             max_memory=_whole(memory.get("maxmemory")),

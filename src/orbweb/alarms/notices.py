@@ -8,11 +8,14 @@ from datetime import datetime, tzinfo
 
 import msgspec
 
-from orbweb.alarms.rules import Severity
+from orbweb.alarms.rules import RULES, Severity
 from orbweb.alarms.states import Alarm, Alarms, State
 
 MOST_LETTERS = 200
 """Letters that wait; of more the oldest are given up."""
+
+MOST_OF_A_RULE = 3
+"""So many letters on one rule of a run come within a cool-down, whatever its subjects."""
 
 LATELY_MS = 10_000
 
@@ -98,7 +101,7 @@ class Policy:
     group_wait_ms: int = 5000
     """How long a first alarm of a run waits for others."""
     cooldown_ms: int = 300_000
-    """Least time between two letters on a rule of a run."""
+    """Least time between two letters on one alarm."""
 
     def channels_of(self, alarm: Alarm) -> list[str]:
         """All that have a fitting route; every channel when no route fits, so that none is lost."""
@@ -113,7 +116,7 @@ class Told(msgspec.Struct):
     """When people were told of what: the cool-down goes by it."""
 
     at_ms: dict[str, int] = {}
-    """By rule, job and run."""
+    """By key of the alarm."""
     letters: int = 0
     """So many were made; they are numbered."""
 
@@ -129,7 +132,7 @@ def new_letters(
         if alarm.state is State.RESOLVED:
             if alarm.told and not alarm.told_end:
                 ends.setdefault((alarm.job, alarm.run), []).append(alarm)
-        elif _is_due(alarm, told, policy, hushed, at_ms):
+        elif not _said_by_end(alarm, alarms) and _is_due(alarm, told, policy, hushed, at_ms):
             beginnings.setdefault((alarm.job, alarm.run), []).append(alarm)
     letters = []
     for group in beginnings.values():
@@ -137,7 +140,7 @@ def new_letters(
             continue
         for alarm in group:
             alarm.told, alarm.told_end = True, False
-            told.at_ms[_kind(alarm)] = at_ms
+            told.at_ms[alarm.key] = at_ms
         letters += _letters(group, told, policy, at_ms, ended=False)
     for group in ends.values():
         for alarm in group:
@@ -154,12 +157,30 @@ def _is_due(alarm: Alarm, told: Told, policy: Policy, silences: list[Silence], a
         return False
     if policy.quiet is not None and policy.quiet.holds(alarm, at_ms):
         return False
-    last = told.at_ms.get(_kind(alarm))
-    return last is None or at_ms - last >= policy.cooldown_ms or at_ms < last
+    last = told.at_ms.get(alarm.key)
+    if last is not None and last <= at_ms < last + policy.cooldown_ms:
+        return False
+    return _told_lately(alarm, told, policy, at_ms) < MOST_OF_A_RULE
 
 
-def _kind(alarm: Alarm) -> str:
-    return "/".join((alarm.rule, alarm.job, alarm.run))
+def _told_lately(alarm: Alarm, told: Told, policy: Policy, at_ms: int) -> int:
+    """How often the rule of this run was told within a cool-down, whatever the subjects."""
+    kind = "/".join((alarm.rule, alarm.job, alarm.run, ""))
+    since_ms = at_ms - policy.cooldown_ms
+    return len(
+        {at for key, at in told.at_ms.items() if key.startswith(kind) and since_ms < at <= at_ms}
+    )
+
+
+def _said_by_end(alarm: Alarm, alarms: Alarms) -> bool:
+    """The run has ended before people were told, and an alarm on that end says the same."""
+    return bool(alarm.well_ms) and any(
+        end.rule in RULES[alarm.rule].said_by_end
+        and end.job == alarm.job
+        and end.state is State.FIRING
+        and end.fired_ms >= alarm.since_ms
+        for end in alarms.values()
+    )
 
 
 def _letters(

@@ -38,6 +38,9 @@ class Rule:
     hidden_by: tuple[str, ...] = ()
     """Rules that are its cause: while one of them holds for the run, this one says nothing new."""
 
+    said_by_end: tuple[str, ...] = ()
+    """Rules on the end of a run that say the same: they are told in its place."""
+
 
 _RULES = (
     Rule("node_silent", Severity.HIGH, "ALERTS_NODE_SILENT", unit="s", hidden_by=("zombie",)),
@@ -51,6 +54,7 @@ _RULES = (
         hidden_by=("node_silent", "zombie", "blocked", "dns_failure", "sink_down", "disk_full"),
     ),
     Rule("nothing_done", Severity.HIGH, "ALERTS_NOTHING_DONE", unit="s"),
+    Rule("run_lost", Severity.HIGH, "ALERTS_RUN_LOST", unit="s"),
     Rule("schedule_missed", Severity.HIGH, "ALERTS_SCHEDULE_LATE", unit="s"),
     Rule(
         "failure_rate",
@@ -58,8 +62,15 @@ _RULES = (
         "WARNING_FAILED_RATE",
         unit="%",
         hidden_by=("blocked", "dns_failure"),
+        said_by_end=("nothing_done",),
     ),
-    Rule("failed_requests", Severity.MID, "WARNING_FAILED_COUNT", hidden_by=("failure_rate",)),
+    Rule(
+        "failed_requests",
+        Severity.MID,
+        "WARNING_FAILED_COUNT",
+        hidden_by=("failure_rate",),
+        said_by_end=("nothing_done",),
+    ),
     Rule("blocked", Severity.HIGH, "ALERTS_BLOCKED_RATE", unit="%"),
     Rule("dns_failure", Severity.HIGH, "ALERTS_DNS_RATE", unit="%"),
     Rule("duplicates", Severity.HIGH, "QUALITY_MAX_DUPLICATES", unit="%"),

@@ -62,6 +62,13 @@ TEXTS: Mapping[str, Text] = MappingProxyType({
         note_en="it lists what was skipped, by reason; --fresh crawls all again",
         note_zh="其中按原因列出被跳过的请求；--fresh 可全部重抓",
     ),
+    "run_lost": Text(
+        "{detail} is not in the store any more, though nodes worked on it; they have ended",
+        "{detail} 已不在存储中，正在工作的节点已退出",
+        "orbweb doctor",
+        note_en="the server lost its data: see to its persistence, then start again",
+        note_zh="服务器丢失数据或被清空：请先检查其持久化配置，再重新启动",
+    ),
     "schedule_missed": Text(
         "a batch has been due for {value}: {detail}",
         "批次已到点 {value} 仍未开始：{detail}",

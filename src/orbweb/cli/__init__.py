@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from typing import NoReturn
 
 from orbweb.errors import ConfigError, OrbwebError, StoreUnavailable, StoreUnsafe
 
@@ -34,11 +36,25 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output (head, less) has left
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            _crash(error)
+        _leave_output()
+        fail(f"the output cannot be written: {error.strerror}", 1)
     except Exception as error:
-        from orbweb.cli.crash import show_crash
+        _crash(error)
 
-        show_crash(error)
-        sys.exit(1)
+
+def _crash(error: Exception) -> NoReturn:
+    from orbweb.cli.crash import show_crash
+
+    show_crash(error)
+    sys.exit(1)
+
+
+def _leave_output() -> None:
+    """What is left in the buffer would fail once more at the end of the process."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _open_closed_streams() -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
+import typer
+
 from orbweb.cli import show
 from orbweb.cli.failed import answer_of, answer_record, record
 from orbweb.cli.failed_find import Filter, Found, find, fitting, groups_of
@@ -80,24 +82,24 @@ def _opened(file: Path | None) -> Iterator[TextIO]:
 def _redrive(
     settings: Settings, job: str, run: str | None, which: Filter, consent: Consent, *, drop: bool
 ) -> None:
-    async def act(admin: Admin) -> None:
+    async def act(admin: Admin) -> bool:
         if drop:
             await refuse_unclear_run(admin, job, run)
         found = await find(admin, job, run, which, 1)
         if not found.total:
             print("no failed request fits: nothing was done")
-            return
+            return False
         if consent.dry_run:
             _tell(found, drop=drop)
-            return
+            return True
         if not await asyncio.to_thread(show.agree, _question(found, drop=drop), consent.yes):
             print("nothing was done")
-            return
+            return True
         # What is given up after the count was not agreed to; a retried one may be among it.
         done = await _move(admin, found, replace(which, until_ms=found.last_ms), drop=drop)
         if drop:
             print(f"{show.counted(done, 'failed request')} forgotten; this cannot be undone")
-            return
+            return True
         print(f"{show.counted(done, 'failed request')} back in the queue, with all retries anew")
         named = f" --run-id {found.info.run}" if found.info.run else ""
         show.note(
@@ -105,8 +107,10 @@ def _redrive(
             f"hold back: orbweb pause {job} --job{named} (orbweb resume goes on); what fails again "
             "is listed again"
         )
+        return True
 
-    ask(settings, act)
+    if not ask(settings, act):
+        raise typer.Exit(3)
 
 
 async def _move(admin: Admin, found: Found, which: Filter, *, drop: bool) -> int:

@@ -196,7 +196,7 @@ def living(nodes: list[NodeInfo]) -> list[NodeInfo]:
 
 
 def _node_state(info: RunInfo, node: NodeInfo) -> str:
-    if info.status.state is RunState.DONE:
+    if info.status.state is RunState.DONE or node.said.get("ended"):
         return "ended"
     if not living([node]):
         return "silent"

@@ -50,6 +50,8 @@ class Found(NamedTuple):
     textual: bool
     """It is text that is to be read, as in the environment."""
     until_ms: int = 0
+    by_store: bool = False
+    """The store says so: every node that can ask it knows that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def _of_store(
         now = _holds(entry, identity, now_ms)
         if place is not None and now is not None:
             origin = f"live v{now.version} ({place.holder})"
-            yield place, Found(now.value, place, origin, False, now.until_ms)
+            yield place, Found(now.value, place, origin, False, now.until_ms, by_store=True)
 
 
 def _holds(entry: Entry, identity: Identity, now_ms: int) -> Entry | None:

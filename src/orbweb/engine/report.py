@@ -82,6 +82,8 @@ class RunReport:
     """`version`, `code` and `settings` that this node runs with."""
     show_summary: bool = True
     """`RUN_SUMMARY_ENABLE`: the summary line is wanted on stdout."""
+    run_lost: bool = False
+    """The run was not in the store any more."""
 
     @property
     def pages(self) -> int:
@@ -233,7 +235,8 @@ class Reporter:
             return self._make("failed", ExitCode.USAGE, str(error), None)
         else:
             log.error("the node failed", exc_info=error)
-        return self._make("failed", ExitCode.CRASH, f"{type(error).__name__}: {error}", None)
+        report = self._make("failed", ExitCode.CRASH, f"{type(error).__name__}: {error}", None)
+        return replace(report, run_lost=isinstance(error, RunLost))
 
     def _make(self, state: str, code: int, why: str, status: Status | None) -> RunReport:
         return RunReport(

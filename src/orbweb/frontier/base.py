@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -278,12 +279,36 @@ class HostPace(NamedTuple):
     concurrency: int | None = None
     concurrency_until_ms: int = 0
 
+    def stricter(self, other: HostPace) -> HostPace:
+        """Of each thing the stricter word of both; of the same the one that holds longer."""
+
+        def endless(until_ms: int) -> float:
+            return until_ms or math.inf
+
+        delays = [
+            (pace.delay_ms, endless(pace.delay_until_ms), pace.delay_until_ms)
+            for pace in (self, other)
+            if pace.delay_ms is not None
+        ]
+        mosts = [
+            (-(pace.concurrency or math.inf), endless(until), pace.concurrency, until)
+            for pace in (self, other)
+            if pace.concurrency is not None
+            for until in [pace.concurrency_until_ms]
+        ]
+        delay_ms, _, delay_until_ms = max(delays, default=(None, 0, 0))
+        *_, most, most_until_ms = max(mosts, default=(0, 0, None, 0))
+        return HostPace(delay_ms, delay_until_ms, most, most_until_ms)
+
     def words(self) -> str:
         """As it stands in the store."""
         delay = "-" if self.delay_ms is None else self.delay_ms
         most = "-" if self.concurrency is None else self.concurrency
         return f"{delay} {self.delay_until_ms} {most} {self.concurrency_until_ms}"
 
+
+SAID_MS = 60_000
+"""For so long, by the shard's clock, a node's word on single hosts counts."""
 
 TUNED = (
     *("host_concurrency", "host_delay_ms", "fetch_timeout_ms", "max_retries", "randomize_delay"),
@@ -302,7 +327,13 @@ class Tuning:
     """Of the live values that it comes from: an older one changes nothing."""
     config: RunConfig
     hosts: Mapping[str, HostPace] = field(default_factory=dict)
-    """All hosts of which the live values say something; of others nothing is said any more."""
+    """All hosts of which the store's live values say something; a later version replaces them."""
+    node: str = ""
+    """Who says so. Of what living nodes say of a host, which may differ, the strictest holds."""
+    others: Mapping[str, HostPace] = field(default_factory=dict)
+    """What other sources of the node say of hosts."""
+    repeats: bool = False
+    """Only what it says of hosts, which it has said before: nothing else is changed."""
 
 
 def new_epoch() -> str:
@@ -587,6 +618,7 @@ class Tunable(Protocol):
 
         False when a later version holds already; nothing was done then. May be repeated. Hosts
         that wait are looked at again by the new values; an approved rate holds all the same.
+        What a node says of single hosts counts for `SAID_MS`, so it repeats that from time to time.
         """
 
 

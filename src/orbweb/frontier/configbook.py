@@ -16,6 +16,9 @@ from orbweb.frontier.keys import ShardKeys, clean
 from orbweb.frontier.server import answer_of
 from orbweb.frontier.valkey import ScriptCaller
 
+MOST_SWITCHES = 500
+"""Jobs whose own live values are known."""
+
 
 class StoredValues(NamedTuple):
     """All live values at one instant. Version 0: there were never any."""
@@ -94,8 +97,20 @@ class ConfigBook:
         return [StoredAck(node.decode(), *_ack(record)) for node, record in sorted(found.items())]
 
     async def keep_switches(self, job: str, switches: bytes) -> None:
-        """Keep which live values of its own a job has; the last that is told counts."""
-        await answer_of(self._client.hset(self._keys.switches, clean(job), switches))
+        """Keep which live values of its own a job has; the last that is told counts.
+
+        Of more than `MOST_SWITCHES` jobs those are forgotten that told it longest ago.
+        """
+        name, key = clean(job), self._keys.switches
+        seconds, _ = await answer_of(self._client.time())
+        async with self._client.pipeline(transaction=True) as pipe:
+            pipe.hset(key, name, switches)
+            pipe.zadd(f"{key}:told", {name: int(seconds)})
+            pipe.zrange(f"{key}:told", 0, -MOST_SWITCHES - 1)
+            *_, old = await answer_of(pipe.execute())
+        if old:
+            await answer_of(self._client.hdel(key, *old))
+            await answer_of(self._client.zrem(f"{key}:told", *old))
 
     async def switches(self) -> dict[str, bytes]:
         """See `keep_switches`: all jobs'."""

@@ -80,6 +80,11 @@ class ShardKeys:
         return f"{self.tag}:tuned"
 
     @property
+    def tuned_by(self) -> str:
+        """Which node says what of single hosts."""
+        return f"{self.tag}:tuned_by"
+
+    @property
     def config(self) -> str:
         """The live values, and the channel on which a new version is told."""
         return f"{self.tag}:config"

@@ -175,11 +175,12 @@ class MemoryFrontier:
         if run.tuned > tuning.version:
             return False
         wanted = tuning.config
-        run.tuned = tuning.version
-        run.config = replace(run.config, **{name: getattr(wanted, name) for name in TUNED})
+        if not tuning.repeats:
+            run.tuned = tuning.version
+            run.config = replace(run.config, **{name: getattr(wanted, name) for name in TUNED})
         self._begin()
         self._speak(run)
-        self._hosts.tune(run, tuning.version, tuning.hosts)
+        self._hosts.tune(run, tuning)
         return True
 
     async def open_part(self, config: RunConfig, whole: Opened) -> None:

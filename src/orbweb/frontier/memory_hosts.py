@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
-from orbweb.frontier.base import SLACK_MS, HostPace, Signal
+from orbweb.frontier.base import SAID_MS, SLACK_MS, HostPace, Signal, Tuning
 from orbweb.frontier.memory_timed import Clock, TimedSet
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class Hosts:
     records: dict[str, Record] = field(default_factory=dict)
     tuned: dict[str, HostPace] = field(default_factory=dict)
     """What live values say of single hosts, and their version."""
-    tuned_version: int = 0
+    said: dict[str, tuple[int, Tuning]] = field(default_factory=dict)
+    """By node until when its word on single hosts counts, and that word."""
+    said_version: int = 0
     last: dict[str, str] = field(default_factory=dict)
     """By host: base of the run that had it last."""
     pace: dict[str, tuple[Run, int]] = field(default_factory=dict)
@@ -124,10 +126,16 @@ class Hosts:
                 found.most = 1
         return found
 
-    def tune(self, run: Run, version: int, hosts: Mapping[str, HostPace]) -> None:
+    def tune(self, run: Run, tuning: Tuning) -> None:
         """See `tune.lua`."""
-        if self.tuned_version <= version:
-            self.tuned, self.tuned_version = dict(hosts), version
+        self.said.pop(tuning.node, None)
+        if tuning.hosts or tuning.others:
+            self.said[tuning.node] = (self.now + SAID_MS, tuning)
+        self.said = {node: said for node, said in self.said.items() if said[0] > self.now}
+        self.said_version = max(self.said_version, tuning.version)
+        self.tuned = self._strictest()
+        if tuning.repeats:
+            return
         for host, at in list(self.next_allowed.at.items()):
             began = self.records.get(host, {}).get("began")
             if at <= self.now or began is None:
@@ -141,6 +149,15 @@ class Hosts:
         for host, at in list(run.ready.at.items()):
             if at > self.now:
                 run.ready.set(host, max(self.now, self.next_allowed.at.get(host, 0)))
+
+    def _strictest(self) -> dict[str, HostPace]:
+        """What living nodes say of hosts; of the store's values the latest version only."""
+        paces: dict[str, HostPace] = {}
+        for _, said in self.said.values():
+            latest = said.hosts if said.version == self.said_version else {}
+            for host, pace in (*latest.items(), *said.others.items()):
+                paces[host] = paces.get(host, HostPace()).stricter(pace)
+        return paces
 
     def next_of(self, host: str, found: Weighed) -> float:
         return max(self.next_allowed.at.get(host, 0), found.closed_until)

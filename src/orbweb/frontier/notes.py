@@ -27,6 +27,8 @@ class NoteKind(StrEnum):
     SCHEDULE = "schedules"
     IDLE = "idle"
     """A process found its run finished."""
+    LOST = "lost"
+    """A node found that its run is not in the store any more."""
 
 
 class Note(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from redis.asyncio import Redis
@@ -30,6 +30,7 @@ from orbweb.frontier.base import (
     Ack,
     Claim,
     Held,
+    HostPace,
     Lease,
     Nack,
     NackResult,
@@ -210,6 +211,11 @@ def policy_words(config: RunConfig) -> str:
     )
 
 
+def said_lines(hosts: Mapping[str, HostPace], source: str) -> str:
+    """What a node says of single hosts, as `tune.lua` reads it."""
+    return "".join(f"{host} {hosts[host].words()} {source}\n" for host in sorted(hosts))
+
+
 def tells_words(config: RunConfig) -> str:
     """Which ends of tasks the spider wants to be told."""
     wanted = {"done": config.tells_done, "failed": config.tells_failed}
@@ -375,10 +381,13 @@ class ValkeyFrontier:
             config.max_retries,
             policy_words(config),
         ]
-        hosts = [word for host, pace in tuning.hosts.items() for word in (host, pace.words())]
-        waiting, own, done = 0, 0, 1
-        while done and (waiting >= 0 or own >= 0):
-            done, waiting, own = await self._call("tune", *words, waiting, own, *hosts)
+        said = said_lines(tuning.hosts, "s") + said_lines(tuning.others, "o")
+        waiting = own = -1 if tuning.repeats else 0
+        while True:
+            done, waiting, own = await self._call("tune", *words, waiting, own, tuning.node, said)
+            if not done or (waiting < 0 and own < 0):
+                break
+            said = "-"
         return bool(done)
 
     def _raise_refused(self, answer: Sequence[Any], seen: SeenConfig) -> None:

@@ -417,8 +417,8 @@ ALARMS = (
             low=0.1, most=20),
     Setting("ALERTS_GROUP_WAIT", NUMBER, 3.0, "How long a first alarm of a run waits for others, "
             "to be one message with them.", "seconds", low=0),
-    Setting("WARNING_INTERVAL", NUMBER, 300.0, "Least time between two messages on one rule of "
-            "one run.", "seconds", low=0, when=HOT),
+    Setting("WARNING_INTERVAL", NUMBER, 300.0, "Least time between two messages on one alarm "
+            "(a rule, a run and its node, host or pipeline).", "seconds", low=0, when=HOT),
     Setting("ALERTS_CALM", NUMBER, 10.0, "How long a thing must be well again before its alarm is "
             "resolved.", "seconds", low=0, when=HOT),
     Setting("ALERTS_WINDOW", NUMBER, 60.0, "Over how long rates are measured.", "seconds", low=1,
@@ -439,6 +439,8 @@ ALARMS = (
             "page for so long.", "seconds", low=0, when=HOT),
     Setting("ALERTS_NOTHING_DONE", NUMBER, float(DAY), "Alarm nothing_done: a job's latest run has "
             "ended without a page within this time.", "seconds", low=0, when=HOT),
+    Setting("ALERTS_RUN_LOST", NUMBER, float(DAY), "Alarm run_lost: nodes found that their run is "
+            "not in the store any more, within this time.", "seconds", low=0, when=HOT),
     Setting("ALERTS_SCHEDULE_LATE", NUMBER, 60.0, "Alarm schedule_missed: a batch is due for so "
             "long and not opened.", "seconds", low=0, when=HOT),
     Setting("WARNING_FAILED_RATE", NUMBER, 0.5, "Alarm failure_rate: a larger part of the attempts "

@@ -119,7 +119,7 @@ def build_engine(
             download_part(download, robots_agent),
             proxies_part(proxies, settings, directory),
             _rules_part(store.book, spider),
-            store_part(store.tunable, lambda now: run_of(spider, now)),
+            store_part(store.tunable, lambda now: run_of(spider, now), node),
         ],
         [spider, *download.chain.middlewares],
         engine.call,

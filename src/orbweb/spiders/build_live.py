@@ -7,6 +7,7 @@ import socket
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,7 @@ from orbweb.spiders.build_options import run_of
 from orbweb.spiders.distributed import Spider
 from orbweb.spiders.live import LiveNode
 from orbweb.spiders.live_store import StoreSource
+from orbweb.spiders.proxies import unfit_proxies
 from orbweb.spiders.start import Start, settings_of
 
 log = get_logger("orbweb.engine")
@@ -51,6 +53,7 @@ def live_node(
         book=book,
         reload=lambda: settings_of(spider, start),
         pid=os.getpid(),
+        unfit=partial(unfit_proxies, directory=directory),
     )
 
 

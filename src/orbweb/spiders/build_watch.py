@@ -110,6 +110,9 @@ class LiveSettings:
         self._now = settings
         self._book = book
         self._version = 0
+        self._ends_ms = 0
+        """When the first of the values that hold ends, by the store's clock; 0 = none does."""
+        self._ahead_ms = 0.0
 
     def current(self) -> Settings:
         """The settings as they held at the last `refresh`."""
@@ -121,10 +124,13 @@ class LiveSettings:
         A value that cannot be read leaves the project's in force.
         """
         version = await self._book.version()
-        if version == self._version:
+        now_ms = time.monotonic() * 1000 + self._ahead_ms
+        if version == self._version and not 0 < self._ends_ms <= now_ms:
             return version
         stored = await self._book.read()
         live = LiveValues.unpack(stored.values)
+        self._ahead_ms = stored.at_ms - time.monotonic() * 1000
+        self._ends_ms = live.ends_ms(stored.at_ms)
         document = StoreDocument({}, str(stored.version), "the store", live, stored.at_ms)
         values, origins = {}, {}
         for name, found in resolve([document], Identity(), stored.at_ms).values.items():

@@ -15,6 +15,9 @@ class Spider(BaseSpider):
     of one directory share a server that the first of them starts.
     """
 
+    redis_key: str = ""
+    """Names the job; nodes with the same one work together. Default: the name."""
+
     def __init__(
         self,
         *,
@@ -24,11 +27,11 @@ class Spider(BaseSpider):
         item_handler: ItemHandler | None = None,
         pipelines: Iterable[Any] | None = None,
     ) -> None:
-        """`redis_key` names the job; nodes with the same one work together. Default: the name.
+        """`redis_key` goes before the class attribute.
 
         `keep_alive`: stay and wait for more work when the queue is empty.
         """
         super().__init__(thread_count=thread_count, item_handler=item_handler, pipelines=pipelines)
-        self.redis_key = redis_key or self.name
+        self.redis_key = redis_key or self.redis_key or self.name
         if keep_alive is not None:
             self._arguments["SPIDER_KEEP_ALIVE"] = keep_alive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from orbweb.config.check import SWITCH_PREFIX
@@ -12,15 +12,26 @@ from orbweb.config.last_good import LastGood
 from orbweb.config.resolve import Identity
 from orbweb.config.source import ConfigSource
 from orbweb.errors import ConfigError, RunLost, StoreUnavailable
+from orbweb.frontier.base import SAID_MS
 from orbweb.frontier.configbook import ConfigBook
 from orbweb.log import get_logger
 from orbweb.settings import DECLARATIONS, Settings, When
 from orbweb.spiders.live_ack import Ack
-from orbweb.spiders.live_apply import Call, Hook, apply_parts, call_hooks, tell_changes
+from orbweb.spiders.live_apply import (
+    Call,
+    Hook,
+    apply_parts,
+    call_hooks,
+    repeat_parts,
+    tell_changes,
+)
 from orbweb.spiders.live_judge import LiveJudge
 from orbweb.spiders.live_now import Now, Part, differences, is_hot, without
 from orbweb.spiders.live_sources import AGAIN_SECONDS, LiveSources
 from orbweb.spiders.live_view import LiveView, hooks_of
+
+SAID_SECONDS = SAID_MS / 3000
+"""A node says so often what the store forgets otherwise."""
 
 REPEAT_SECONDS = 1800.0
 """A node says so often what it goes by, so that it is not taken for one that is gone."""
@@ -46,8 +57,12 @@ class LiveNode:
         book: ConfigBook | None = None,
         reload: Callable[[], Settings] | None = None,
         pid: int = 0,
+        unfit: Callable[[Settings], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        """`reload` reads the project's settings again (SIGHUP). `book`: where acks go."""
+        """`unfit` says by name which values a node cannot begin with, and why.
+
+        `reload` reads the project's settings again (SIGHUP). `book`: where acks go.
+        """
         self._base = settings
         self._identity = identity
         self._woken = asyncio.Event()
@@ -56,12 +71,15 @@ class LiveNode:
         self._book = book
         self._reload = reload
         self._pid = pid
+        self._unfit = unfit
         self._parts: list[Part] = []
         self._hooks: list[Hook] = []
         self._call: Call = _not_attached
         self._keys: dict[str, str] = {}
         self._live: frozenset[str] = frozenset()
         self._owes_ack = False
+        self._late: list[Part] = []
+        """They have not taken what holds yet, as the store is away."""
         own = {f"{SWITCH_PREFIX}{name}": value for name, value in view.declared.items()}
         self.now = Now(settings, own, {}, {}, 0)
 
@@ -85,10 +103,21 @@ class LiveNode:
     # -- the start
 
     async def begin(self) -> None:
-        """Follow the sources, and take what holds already before anything is built of it."""
+        """Follow the sources, and take what holds already before anything is built of it.
+
+        A live value that the node cannot begin with is refused: what is beneath it holds.
+        """
         await self._sources.begin()
         before = self.now
-        self.now, self._keys = self._judge()
+        wanted, self._keys = self._judge()
+        unfit = self._unfit(wanted.settings)
+        for place in self._keys:
+            if not self._keys[place]:
+                self._keys[place] = unfit.get(place.rpartition("/")[2], "")
+        self.now = without(wanted, before, unfit)
+        for place, text in self._keys.items():
+            if text:
+                log.error("live value %s is not taken, what is beneath it holds: %s", place, text)
         self._show()
         tell_changes(before, self.now, differences(before, self.now))
 
@@ -117,17 +146,22 @@ class LiveNode:
 
     async def _follow_up(self) -> None:
         if self.now.version or self.now.hosts:
-            await apply_parts(self._shared(), self.now, self.now)
+            self._late = self._shared()
+        await self._catch_up()
         await self._acknowledge()
-        told_at = time.monotonic()
+        told_at = said_at = time.monotonic()
         while True:
-            pause = AGAIN_SECONDS if self._owes_ack else self._sources.pause(REPEAT_SECONDS)
+            pause = AGAIN_SECONDS if self._owes_ack else self._sources.pause(SAID_SECONDS)
             try:
                 async with asyncio.timeout(pause):
                     await self._woken.wait()
             except TimeoutError:
                 await self._sources.clear_ended()
             self._woken.clear()
+            await self._catch_up()
+            if time.monotonic() - said_at >= SAID_SECONDS:
+                await repeat_parts(self._parts, self.now)
+                said_at = time.monotonic()
             is_late = time.monotonic() - told_at > REPEAT_SECONDS
             if await self._take() or self._owes_ack or is_late:
                 await self._acknowledge()
@@ -174,7 +208,7 @@ class LiveNode:
         refused: dict[str, str] = {}
         if changed:
             parts = [part for part in self._parts if part.always or part.names & changed]
-            refused = await apply_parts(parts, before, wanted)
+            refused = await self._apply(parts, before, wanted)
             wanted = without(wanted, before, refused)
             self.now = wanted
             self._show()
@@ -184,11 +218,11 @@ class LiveNode:
                 refused |= failed
                 self.now = without(wanted, before, failed)
                 again = [part for part in self._parts if part.names & set(failed)]
-                await apply_parts(again, self.now, self.now)
+                await self._apply(again, self.now, self.now)
                 self._show()
         elif wanted.version != before.version:
             self.now = wanted
-            await apply_parts(self._shared(), wanted, wanted)
+            await self._apply(self._shared(), wanted, wanted)
         for place in said:
             name = place.rpartition("/")[2]
             if name in refused:
@@ -200,6 +234,15 @@ class LiveNode:
         self._keys = said
         tell_changes(before, self.now, changed - set(refused))
         return news
+
+    async def _apply(self, parts: Sequence[Part], before: Now, wanted: Now) -> dict[str, str]:
+        refused, late = await apply_parts(parts, before, wanted)
+        self._late = [part for part in self._late if part not in parts] + late
+        return refused
+
+    async def _catch_up(self) -> None:
+        """Let parts that waited for the store take what holds by now."""
+        await self._apply(self._late, self.now, self.now)
 
     def _judge(self) -> tuple[Now, dict[str, str]]:
         found = self._sources.resolve()
@@ -218,6 +261,9 @@ class LiveNode:
     async def _acknowledge(self) -> None:
         """Tell the store; a store that is away is told when it is back."""
         if self._book is None:
+            return
+        if self._late:
+            self._owes_ack = True
             return
         ack = Ack(
             self.now.version,

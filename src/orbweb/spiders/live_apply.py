@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ from orbweb.errors import RunLost, StoreUnavailable
 from orbweb.log import event, get_logger
 from orbweb.settings.load import masked
 from orbweb.spiders.live_now import Now, Part, differences, value_of
-from orbweb.spiders.live_sources import AGAIN_SECONDS
 
 Hook = tuple[tuple[str, ...], Callable[..., Any]]
 """Names of live values, and the method to call when one of them has changed."""
@@ -21,29 +19,40 @@ Call = Callable[..., Awaitable[Any]]
 log = get_logger("orbweb.config")
 
 
-async def apply_parts(parts: Sequence[Part], before: Now, wanted: Now) -> dict[str, str]:
-    """Returns by name why a part could not take it; it goes by what was before then.
+async def apply_parts(
+    parts: Sequence[Part], before: Now, wanted: Now
+) -> tuple[dict[str, str], list[Part]]:
+    """Returns by name why a part could not take it, and the parts that wait for the store.
 
-    Waits for a store that is away. Raises `RunLost`.
+    A part that cannot take it goes by what was before. One that waits holds up no other. Raises
+    `RunLost`.
     """
     refused: dict[str, str] = {}
+    late = []
     for part in parts:
-        while True:
+        try:
+            await part.apply(wanted)
+        except StoreUnavailable as error:
+            log.debug("%s takes the live values later: %s", part.name, error)
+            late.append(part)
+        except RunLost:
+            raise
+        except Exception as error:
+            names = part.names & (differences(before, wanted) or part.names)
+            refused |= dict.fromkeys(names, f"{type(error).__name__}: {error}")
+            log.error("%s cannot go by the new live values: %s", part.name, error)
+            await _go_back(part, before)
+    return refused, late
+
+
+async def repeat_parts(parts: Iterable[Part], now: Now) -> None:
+    """Say again what counts for a while only. A store that is away hears it the next time."""
+    for part in parts:
+        if part.repeat is not None:
             try:
-                await part.apply(wanted)
+                await part.repeat(now)
             except StoreUnavailable as error:
-                log.debug("live values wait for the store: %s", error)
-                await asyncio.sleep(AGAIN_SECONDS)
-                continue
-            except RunLost:
-                raise
-            except Exception as error:
-                names = part.names & (differences(before, wanted) or part.names)
-                refused |= dict.fromkeys(names, f"{type(error).__name__}: {error}")
-                log.error("%s cannot go by the new live values: %s", part.name, error)
-                await _go_back(part, before)
-            break
-    return refused
+                log.debug("%s is not told again: %s", part.name, error)
 
 
 async def _go_back(part: Part, before: Now) -> None:

@@ -46,12 +46,15 @@ class LiveJudge:
         own |= {name: value for name, value in values.items() if name.startswith(SWITCH_PREFIX)}
         hosts: dict[str, dict[str, Any]] = {}
         ends: dict[tuple[str, str], int] = {}
+        by_store = set()
         for host, of_host in found.hosts.items():
             for name, value in self._accepted(of_host, switches, said)[0].items():
                 hosts.setdefault(host, {})[name] = value
                 ends[host, name] = of_host[name].until_ms
+                if of_host[name].by_store:
+                    by_store.add((host, name))
         changed = self.base.changed(settings, origins)
-        return Now(changed, own, hosts, ends, version), said
+        return Now(changed, own, hosts, ends, version, frozenset(by_store)), said
 
     def _accepted(
         self, found: Mapping[str, Found], switches: Switches, said: dict[str, str]

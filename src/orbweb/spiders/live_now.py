@@ -24,6 +24,9 @@ class Now:
     ends: Mapping[tuple[str, str], int]
     """By host and key, when what holds for a host ends (the store's wall clock, ms)."""
     version: int
+    """Of the store's values."""
+    by_store: frozenset[tuple[str, str]] = frozenset()
+    """By host and key, what of hosts the store says; the rest comes from other sources."""
 
     def of_host(self, host: str, name: str) -> Any:
         """A setting as it holds for one host."""
@@ -42,6 +45,8 @@ class Part:
     apply: Callable[[Now], Awaitable[None]]
     always: bool = False
     """Also when none of its settings have changed: what others share may have."""
+    repeat: Callable[[Now], Awaitable[None]] | None = None
+    """Says again what counts for a while only."""
 
 
 def is_hot(name: str) -> bool:
@@ -100,4 +105,4 @@ def without(wanted: Now, before: Now, refused: Mapping[str, str]) -> Now:
         }
         for host in {**wanted.hosts, **before.hosts}
     }
-    return Now(settings, own, hosts, wanted.ends, wanted.version)
+    return Now(settings, own, hosts, wanted.ends, wanted.version, wanted.by_store)

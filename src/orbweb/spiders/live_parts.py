@@ -85,16 +85,24 @@ def redirect_rules(settings: Settings) -> RedirectRules:
     return RedirectRules(settings["MAX_REDIRECTS"], settings["REQUEST_TIMEOUT"])
 
 
-def store_part(run: Tunable, config_of: Callable[[Settings], RunConfig]) -> Part:
+def store_part(run: Tunable, config_of: Callable[[Settings], RunConfig], node: str) -> Part:
     """What the store decides for all nodes of the run: every node tells it, older versions lose.
 
-    Values of other sources have no version: what changes is told, and the last word holds.
+    Values of other sources have no version: what changes is told, and the last word holds; but of
+    single hosts the strictest word of all nodes that live.
     """
 
-    async def apply(now: Now) -> None:
-        await run.tune(Tuning(now.version, config_of(now.settings), _paces(now)))
+    def tuning(now: Now) -> Tuning:
+        config = config_of(now.settings)
+        return Tuning(now.version, config, _paces(now), node, _paces(now, by_store=False))
 
-    return Part("the store", STORE, apply, always=True)
+    async def apply(now: Now) -> None:
+        await run.tune(tuning(now))
+
+    async def repeat(now: Now) -> None:
+        await run.tune(replace(tuning(now), repeats=True))
+
+    return Part("the store", STORE, apply, always=True, repeat=repeat)
 
 
 def engine_part(engine: Engine, options_of: Callable[[Settings], EngineOptions]) -> Part:
@@ -138,11 +146,14 @@ def log_part() -> Part:
     return Part("the log", LOG, apply)
 
 
-def _paces(now: Now) -> Mapping[str, HostPace]:
-    """What the store is to know of single hosts."""
+def _paces(now: Now, *, by_store: bool = True) -> Mapping[str, HostPace]:
+    """What the store is to know of single hosts, of its own values or of what others say."""
     paces = {}
     for host, values in now.hosts.items():
-        delay, most = values.get("DOWNLOAD_DELAY"), values.get("CONCURRENT_REQUESTS_PER_DOMAIN")
+        delay, most = (
+            values.get(name) if ((host, name) in now.by_store) is by_store else None
+            for name in ("DOWNLOAD_DELAY", "CONCURRENT_REQUESTS_PER_DOMAIN")
+        )
         if delay is not None or most is not None:
             paces[host] = HostPace(
                 None if delay is None else math.ceil(delay * 1000),

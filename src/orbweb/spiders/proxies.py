@@ -28,6 +28,15 @@ def build_proxies(settings: Settings, directory: Path) -> ProxyPool:
     return pool
 
 
+def unfit_proxies(settings: Settings, directory: Path) -> dict[str, str]:
+    """By name of each setting of the pool why no pool can be made; empty when one can."""
+    try:
+        build_proxies(settings, directory)
+    except ConfigError as error:
+        return dict.fromkeys((setting.name for setting in PROXIES), str(error))
+    return {}
+
+
 def proxies_part(pool: ProxyPool, at_start: Settings, directory: Path) -> Part:
     """The pool as live values change it.
 

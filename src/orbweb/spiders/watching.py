@@ -52,7 +52,16 @@ class NodeWatch:
                 said = {"run": identity.get("run_id", "")}
                 await self._notes.leave(NoteKind.IDLE, identity.get("redis_key", ""), said)
             nothing = True
-        await self._thread.stop(has_news=bool(nothing))
+        lost = report is not None and report.run_lost
+        if report is not None and lost:
+            await self._note_lost(report.identity)
+        await self._thread.stop(has_news=bool(nothing or lost))
+
+    async def _note_lost(self, identity: Mapping[str, str]) -> None:
+        """The store answers again, or else the node would still wait: whoever judges is told."""
+        job, run = identity.get("redis_key", ""), identity.get("run_id", "")
+        with suppress(StoreUnavailable):
+            await self._notes.leave(NoteKind.LOST, f"{job}/{run}", {"job": job, "run": run})
 
     async def _main(self, stopped: asyncio.Event, has_news: Callable[[], bool]) -> None:
         with suppress(TimeoutError):

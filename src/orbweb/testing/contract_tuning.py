@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from orbweb.frontier.base import HostPace, Nack, NackResult, RunConfig, Tuning
-from orbweb.testing.contract_store import Node, Store, page, pages, seeded
+from orbweb.frontier.base import SAID_MS, HostPace, Nack, NackResult, RunConfig, Tuning
+from orbweb.testing.contract_store import Node, Store, elapse, page, pages, seeded
 
 GAP_MS = 10_000
 SLACK_MS = 5
@@ -16,7 +16,13 @@ async def tune(
     node: Node, version: int, hosts: dict[str, HostPace] | None = None, **config: Any
 ) -> bool:
     wanted = replace(RunConfig(host_concurrency=0), **config)
-    return await node.frontier.tune(Tuning(version, wanted, hosts or {}))
+    return await node.frontier.tune(Tuning(version, wanted, hosts or {}, node.name))
+
+
+async def say(node: Node, version: int = 0, **others: HostPace) -> None:
+    """What other sources of a node say of hosts."""
+    config = RunConfig(host_concurrency=0)
+    await node.frontier.tune(Tuning(version, config, node=node.name, others=others))
 
 
 class TuningContract:
@@ -114,3 +120,49 @@ class TuningContract:
             await node.frontier.renew("onlooker", 60_000, [])
         await node.finish(first)
         assert await node.ids() == ["b", "c", "d"]
+
+    async def test_a_node_that_knows_nothing_of_a_host_takes_no_word_away(
+        self, store: Store
+    ) -> None:
+        node = await seeded(store, *pages("abc"))
+        other = node.peer("other")
+        await say(node, h=HostPace(delay_ms=5000, concurrency=1))
+        await say(other)
+        assert await node.ids() == ["a"]
+        store.turn(4900)
+        await say(other, 1)
+        assert await other.ids() == []
+        await say(node, 1)
+        store.turn(10)
+        assert await node.ids() == ["b", "c"], "nobody says so any more"
+
+    async def test_of_what_nodes_say_of_a_host_the_strictest_holds(self, store: Store) -> None:
+        node = await seeded(store, *pages("abcd"))
+        other = node.peer("other")
+        await say(node, h=HostPace(delay_ms=500, concurrency=0))
+        await say(other, h=HostPace(delay_ms=5000))
+        assert await node.ids() == ["a"]
+        store.turn(600)
+        assert await node.ids() == []
+        await say(other, h=HostPace(delay_ms=100))
+        store.turn(10)
+        assert await node.ids() == ["b"]
+
+    async def test_what_the_stores_values_say_counts_in_their_latest_version_only(
+        self, store: Store
+    ) -> None:
+        node = await seeded(store, *pages("ab"))
+        other = node.peer("other")
+        await tune(other, 1, {"h": HostPace(concurrency=1)})
+        await tune(node, 2, {"h": HostPace(concurrency=2)})
+        assert await node.ids() == ["a", "b"]
+
+    async def test_the_word_of_a_node_that_is_gone_ends(self, store: Store) -> None:
+        node = await seeded(store, *pages("abc"))
+        other = node.peer("other")
+        await say(other, h=HostPace(concurrency=1))
+        (first,) = await node.take()
+        await node.finish(first)
+        await elapse(store, node, SAID_MS + 1000)
+        await say(node)
+        assert await node.ids() == ["b", "c"]

@@ -27,7 +27,9 @@
 --                       clamped                fetches that the ceiling, or the lack of one, slowed down
 --                       auto, top, window, answers, failures, latency, base, settle   see report.lua
 --   :tuned      hash  host -> what live values say of it alone: delay, until when, fetches at once, until
---                     when ('-' = nothing); '' -> their version
+--                     when ('-' = nothing): the strictest of what nodes say
+--   :tuned_by   hash  node -> until when it counts (ms), version, name of its words; = and that name ->
+--                     the words, see tune.lua; @ -> latest version of the store's live values
 --   :config     hash  version, values        the live values; :config:history list, :config:acks hash node ->
 --                     wall ms \n what it said, :config:acked zset node -> wall ms; all opaque to the scripts
 --   :steered    set   hosts with a limit, a pause or a ceiling
