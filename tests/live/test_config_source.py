@@ -62,3 +62,32 @@ async def test_a_file(live_server: Server, tmp_path: Path) -> None:
         file.write_text("DOWNLOAD_DELAY = 0.01\n[PARSE]\nlabel = 'new'\n")
         await pair.until(lambda: all(s.live["label"] == "new" for s in pair.spiders), 8)
         await all_say(pair, lambda beat: "config_error" not in beat)
+
+
+async def test_what_one_node_knows_of_a_host_is_not_lost_where_others_know_nothing(
+    live_server: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "c.toml"
+    async with working(live_server.url, tmp_path, DOWNLOAD_DELAY=0.02) as pair:
+        file.write_text(f'[host."127.0.0.1:{pair.site.port}"]\nDOWNLOAD_DELAY = 0.4\n')
+        third = await pair.join(tmp_path, CONFIG_SOURCE=f"file:{file}")
+        await pair.until(lambda: any(hit.node == third.who for hit in pair.site.hits), 10)
+        began = pair.site.hits[-1].t + 1.0
+        for level in ("INFO", "WARNING", "INFO", "WARNING"):
+            done = await pair.set("LOG_LEVEL", level)
+            await pair.acked(done.version)
+        await pair.until(lambda: len(pair.site.since(began)) > 5, 10)
+        assert min(gaps(pair, began)) > 0.35
+
+
+async def test_a_live_value_that_nodes_refuse_keeps_no_new_node_from_its_start(
+    live_server: Server, tmp_path: Path
+) -> None:
+    async with working(live_server.url, tmp_path, DOWNLOAD_DELAY=0.02) as pair:
+        done = await pair.set("PROXY_FILE", "missing.txt")
+        assert all(ack.said.keys["PROXY_FILE"] for ack in await pair.acked(done.version))
+        third = await pair.join(tmp_path)
+        await pair.until(lambda: any(hit.node == third.who for hit in pair.site.hits), 10)
+        said = [ack.said.keys["PROXY_FILE"] for ack in await pair.admin.acks()]
+        assert len(said) == 3
+        assert all("missing.txt" in text for text in said)
