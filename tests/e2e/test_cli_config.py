@@ -16,8 +16,11 @@ from tests.e2e.test_cli_hosts import Answer
 from tests.servers import Server
 
 from orbweb.cli import main
+from orbweb.frontier.base import RunConfig
 from orbweb.frontier.operator import Author
+from orbweb.frontier.servers import reach
 from orbweb.frontier.steering import HostAdmin
+from orbweb.frontier.valkey import ValkeyFrontier
 
 Call = Callable[..., Answer]
 WHY = ("--reason", "a test")
@@ -199,3 +202,21 @@ def test_where_a_job_is_missing_it_is_said_what_lists_them(orbweb: Call) -> None
     for words in (("status",), ("failed", "list")):
         done = orbweb(*words)
         assert (done.code, "orbweb jobs" in done.err) == (2, True)
+
+
+def test_a_run_without_a_node_has_one_word_everywhere(orbweb: Call, server: Server) -> None:
+    async def make() -> None:
+        servers = await reach(server.url, "orbweb", 5)
+        try:
+            for run in ("r1", "r2"):
+                client = servers.of_shard(0)
+                await ValkeyFrontier(client, prefix="orbweb", job="Shop", run=run).open(RunConfig())
+        finally:
+            await servers.aclose()
+
+    asyncio.run(make())
+    for words in (("jobs",), ("status", "Shop", "--run-id", "r1"), ("diff", "Shop")):
+        done = orbweb(*words)
+        assert "no node at work" in done.out + done.err, words
+        assert "running" not in done.out + done.err, words
+    assert "r2 has not ended (no node at work)" in orbweb("diff", "Shop").err

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.program import Program
 
+from orbweb.cli import new
 from orbweb.testing import shop
 from orbweb.testing.site import SiteThread
 
@@ -57,3 +58,17 @@ def test_a_generated_spider_runs_as_it_stands(tmp_path: Path, site: SiteThread) 
 def test_create_says_what_it_can_create(tmp_path: Path) -> None:
     assert "-p NAME" in Program(tmp_path)("create", code=2).stderr
     assert "--table" in Program(tmp_path)("create", "-i", code=2).stderr
+
+
+@pytest.mark.parametrize(("found", "said"), [(None, "pip install pytest && "), (object(), "")])
+def test_who_has_no_pytest_is_told_to_install_it(
+    found: object,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(new, "find_spec", lambda name: found)
+    new.new_project("shop", batch=False, task=False)
+    assert f"  {said}python -m pytest\n" in capsys.readouterr().err

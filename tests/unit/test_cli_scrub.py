@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from orbweb.cli.scrub import Scrubber, secrets_of, secrets_of_environment
+from orbweb.cli.scrub import Scrubber, secrets_of, secrets_of_environment, secrets_of_request
+from orbweb.model.request import Request
 
 HUSH = "hu5h-HU5H"
 
@@ -77,3 +78,15 @@ def test_secrets_of_the_environment_are_found_by_their_names() -> None:
     environ = {"AWS_SECRET_ACCESS_KEY": "one", "HTTP_PROXY": "http://u:two@p", "HOME": "/home/me"}
     assert {"one", "two"} <= set(secrets_of_environment(environ))
     assert "/home/me" not in set(secrets_of_environment(environ))
+
+
+def test_secrets_of_a_request_are_its_headers_cookies_and_named_values() -> None:
+    request = Request(
+        "http://shop.example/",
+        headers={"X-Api-Key": "k-1234", "Authorization": "Bearer b-1234", "Accept": "text/html"},
+        cookies={"session": "c-1234"},
+        meta={"login_token": "m-1234", "page": "seven"},
+    )
+    scrub = Scrubber()
+    scrub.learn(secrets_of_request(request))
+    assert scrub("k-1234 b-1234 c-1234 m-1234 text/html seven") == "*** *** *** *** text/html seven"
