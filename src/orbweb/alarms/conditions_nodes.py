@@ -58,8 +58,8 @@ def _is_silent(node: NodeFacts, view: View, limit: float) -> bool:
     silent = known or min(node.silent_ms, seen_ms) >= limit * 1000
     if silent:
         view.past.unchanged_ms(name, view.at_ms, 1.0)
-    else:
-        view.past.series.pop(name, None)
+    elif view.past.series.pop(name, None):
+        view.past.unchanged_ms(f"woken {node.node}", view.at_ms, view.at_ms)
     return silent and node.silent_ms < GIVEN_UP_MS
 
 
@@ -127,6 +127,9 @@ def sink_down(view: View, limit: float) -> Iterator[Finding]:
     for run in going(view.facts):
         worst: dict[str, tuple[float, str]] = {}
         for node in alive(run, 60_000):
+            woken = view.past.series.get(f"woken {node.node}")
+            if woken and view.at_ms - woken[-1][0] < limit * 1000:
+                continue  # what stood still was the node
             for name, seconds, error in _sinks(node):
                 worst[name] = max(worst.get(name, (0.0, "")), (seconds, error))
         for name, (seconds, error) in worst.items():
