@@ -1,8 +1,9 @@
 """Walks in search of a mutant: `python -m tests.lua.hunt` finds those that soon come to it.
 
 Some faults show in one walk of several hundred. `seeds.json` has for each of them a seed whose
-first walks meet it. A seed is only a hint: any change of the machine may spoil it, then the whole
-budget is walked as for the others.
+first walks meet it. A seed is only a hint: any change of the machine may spoil it, and so may what
+else the process has loaded (Hypothesis draws constants that it finds in there). Then the whole
+budget is walked as for the others, and at last by the steered machine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.lua import mutants
 from tests.lua.direct import DirectClient
 from tests.lua.mutants import Mutant
+from tests.lua.steered import SteeredMachine
 from tests.lua.task_mutants import TASK_MUTANTS
 from tests.lua.tasks import TaskMachine
 from tests.lua.twins import Backend, build_scripts
@@ -57,15 +59,26 @@ def hunt(mutant: Mutant, server: Server, hint: int | None = None) -> Hunt:
     first = walk(mutant, server, 2 * FEW if hint is None else FEW, hint)
     if first.noticed:
         return first
-    whole = walk(mutant, server, BUDGET.max_examples)
-    return Hunt(whole.noticed, first.walks + whole.walks)
+    walks = first.walks
+    for machine, of_seed in ((TaskMachine, None), (SteeredMachine, None), (SteeredMachine, 1)):
+        whole = walk(mutant, server, BUDGET.max_examples, of_seed, machine)
+        walks += whole.walks
+        if whole.noticed:
+            break
+    return Hunt(whole.noticed, walks)
 
 
-def walk(mutant: Mutant, server: Server, most: int, of_seed: int | None = None) -> Hunt:
-    """Up to so many walks, always the same ones."""
+def walk(
+    mutant: Mutant,
+    server: Server,
+    most: int,
+    of_seed: int | None = None,
+    machine: type[TaskMachine] = TaskMachine,
+) -> Hunt:
+    """Up to so many walks; the same ones where the same modules are loaded."""
     client = DirectClient(server.socket)
 
-    class Machine(TaskMachine):
+    class Machine(machine):  # type: ignore[misc, valid-type]
         pass
 
     if of_seed is not None:

@@ -1,6 +1,6 @@
 """The machine once more, steered to what walks hardly ever come to by chance.
 
-The search for mutants walks without it: a rule more would spoil the seeds that it knows.
+The search for mutants walks with it only at last: a rule more would spoil the seeds that it knows.
 """
 
 from __future__ import annotations

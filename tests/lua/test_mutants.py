@@ -32,6 +32,7 @@ def kills(request: pytest.FixtureRequest) -> Iterator[dict[str, int]]:
         )
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_model_notices(mutant: Mutant, server: Server, kills: dict[str, int]) -> None:
     found = hunt(mutant, server, seeds().get(mutant.name))
