@@ -325,7 +325,7 @@ async def test_a_letter_that_breaks_its_channel_holds_up_none_behind_it() -> Non
     inbox, limits = Fussy(), limits_of(load_settings(directory=Path("/nowhere"), environ={}))
     post = Post([inbox], "auto")
     alarm = Alarm("backlog", "books", "", "", NOW, State.FIRING)
-    letters = [Letter(id, inbox.name, False, [alarm], NOW) for id in ("bad", "good")]
+    letters = [Letter(id, inbox.name, False, [alarm]) for id in ("bad", "good")]
     ((channel, letter),) = post.due(letters, NOW)
     assert not await post.deliver(channel, letter, limits, NOW)
     assert (letter.tries, letter.error) == (1, "UnicodeEncodeError")
