@@ -1,15 +1,20 @@
 """Walks in search of a mutant: `python -m tests.lua.hunt` finds those that soon come to it.
 
+`python -m tests.lua.hunt NAME...` tells of each mutant whether it is noticed, one JSON line each.
+
 Some faults show in one walk of several hundred. `seeds.json` has for each of them a seed whose
 first walks meet it. A seed is only a hint: any change of the machine may spoil it, and so may what
-else the process has loaded (Hypothesis draws constants that it finds in there). Then the whole
-budget is walked as for the others, and at last by the steered machine.
+else the process has loaded: Hypothesis draws constants that it finds in there, which is why the
+test hunts in a process of its own. Then the whole budget is walked as for the others, and at last by
+the steered machine.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -95,6 +100,18 @@ def walk(
     return Hunt(noticed, Machine.counts["sequences"])
 
 
+def tell(names: Sequence[str]) -> None:
+    """Hunt these mutants; a line of JSON each."""
+    server, hints = Server("valkey"), seeds()
+    try:
+        for mutant in MUTANTS:
+            if mutant.name in names:
+                found = hunt(mutant, server, hints.get(mutant.name))
+                print(json.dumps([mutant.name, found.noticed, found.walks]), flush=True)
+    finally:
+        server.stop()
+
+
 def main() -> None:
     """Keep the seeds that are still good, and look for those that are wanted."""
     server = Server("valkey")
@@ -113,4 +130,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:]:
+        tell(sys.argv[1:])
+    else:
+        main()
