@@ -5,8 +5,8 @@
 Some faults show in one walk of several hundred. `seeds.json` has for each of them a seed whose
 first walks meet it. A seed is only a hint: any change of the machine may spoil it, and so may what
 else the process has loaded: Hypothesis draws constants that it finds in there, which is why the
-test hunts in a process of its own. Then the whole budget is walked as for the others, and at last by
-the steered machine.
+test hunts in a process of its own. Then the whole budget is walked as for the others, and at last
+by the steered machine.
 """
 
 from __future__ import annotations
