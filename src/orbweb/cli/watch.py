@@ -172,7 +172,7 @@ async def state_of(admin: Admin, info: RunInfo) -> str:
 
 def state_name(counts: Status, *, alone: bool) -> str:
     """A few words for what a run does; `alone`: no node works on it."""
-    return "no node at work" if alone else counts.word
+    return "no node at work" if alone and not counts.paused else counts.word
 
 
 def unfinished(counts: Status) -> int:
