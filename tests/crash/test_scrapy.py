@@ -125,6 +125,10 @@ def test_kills_lose_no_page_and_no_item(
 def test_a_store_that_is_killed_and_comes_back_loses_no_page(tmp_path: Path, store: Server) -> None:
     with ScrapyFleet(tmp_path, store, 200) as fleet:
         workers = [fleet.start(), fleet.start()]
+        client = store.client()
+        fleet.until_true(  # one that begins without a store ends with an error
+            lambda: any(client.zcard(key) == 2 for key in client.scan_iter(match="*:nodes"))
+        )
         for hits in (30, 100):
             fleet.until(hits)
             store.kill()
