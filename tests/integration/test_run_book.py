@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -82,8 +83,11 @@ class Shop(mw.Spider):
 
 
 async def test_a_node_that_goes_on_with_other_settings_says_what_differs(
-    book: RunBook, caplog: pytest.LogCaptureFixture
+    book: RunBook, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    caplog.set_level(logging.WARNING, "orbweb")
+    monkeypatch.setattr(logging.getLogger("orbweb"), "propagate", True)  # a run may have ended that
+
     async def join(**changes: str) -> list[str]:
         caplog.clear()
         spider = Shop()
