@@ -13,9 +13,10 @@ import pytest
 def log_as_before() -> Iterator[None]:
     """A spider that runs in the test process configures logging; undo it."""
     logger = logging.getLogger("orbweb")
-    before = logger.handlers[:], logger.level, logger.propagate
+    before, level = (logger.handlers[:], logger.propagate), logger.level
     yield
-    logger.handlers[:], logger.level, logger.propagate = before
+    logger.handlers[:], logger.propagate = before
+    logger.setLevel(level)  # an assignment would leave what loggers remember of it
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
