@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
+from tests.e2e.commands import Call, commands
 from tests.servers import Server
 
-from orbweb.cli import main
 from orbweb.frontier.base import RunConfig
 from orbweb.frontier.server import connect
 from orbweb.frontier.valkey import ValkeyFrontier
@@ -49,19 +46,6 @@ class LongSpider(orbweb.Spider):
 """
 
 
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Call = Callable[..., Answer]
-
-
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory in whose store a run with three failed requests has ended."""
@@ -91,24 +75,8 @@ def folder(crawled: Path, tmp_path: Path) -> Iterator[Path]:
 def call(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Call]:
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
-    for name in list(os.environ):
-        if name.startswith(("ORBWEB_", "NETSPY_")):
-            monkeypatch.delenv(name)
-
-    def run(*words: str) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["orbweb", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Answer(code if isinstance(code, int) else 0, out, err)
-
-    yield run
-    logger = logging.getLogger("orbweb")
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
+    with commands(folder, monkeypatch, capsys) as call:
+        yield call
 
 
 def test_a_run_is_told_from_outside(call: Call) -> None:

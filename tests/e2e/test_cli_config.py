@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import shlex
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.test_cli_hosts import Answer
+from tests.e2e.commands import Call, commands
 from tests.servers import Server
 
-from orbweb.cli import main
 from orbweb.frontier.base import RunConfig
 from orbweb.frontier.operator import Author
 from orbweb.frontier.servers import reach
 from orbweb.frontier.steering import HostAdmin
 from orbweb.frontier.valkey import ValkeyFrontier
 
-Call = Callable[..., Answer]
 WHY = ("--reason", "a test")
 
 
@@ -43,24 +38,9 @@ def orbweb(
     """Runs a command in this process."""
     server.client().flushall()
     server.client().hset("{orbweb:0}:switches", "books", b'{"price_v2": false, "words": []}')
-    monkeypatch.chdir(tmp_path)
-    for name in list(os.environ):
-        if name.startswith(("ORBWEB_", "NETSPY_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("ORBWEB_REDIS_URL", server.url)
-
-    def call(*words: str) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["orbweb", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Answer(code if isinstance(code, int) else 0, out, err)
-
-    yield call
-    logger = logging.getLogger("orbweb")
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
+    with commands(tmp_path, monkeypatch, capsys) as call:
+        monkeypatch.setenv("ORBWEB_REDIS_URL", server.url)
+        yield call
 
 
 def values(orbweb: Call) -> dict[str, Any]:

@@ -4,47 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import json
-import logging
-import os
-import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from tests.e2e.commands import Answer, Call, commands
 from tests.servers import Server
 
-from orbweb.cli import main
 from orbweb.frontier.valkey import ValkeyFrontier
 from orbweb.testing.contract_store import Node, page, seeded
 from orbweb.testing.origin import OriginLog
 from orbweb.testing.site import SiteThread
-
-
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def undo(self) -> list[list[str]]:
-        """The words of the commands that the last remark says."""
-        (line,) = (line for line in self.err.splitlines() if line.startswith("undo: "))
-        commands = [shlex.split(text) for text in line.removeprefix("undo: ").split(" && ")]
-        assert all(words[0] == "orbweb" for words in commands)
-        return [words[1:] for words in commands]
-
-
-Call = Callable[..., Answer]
 
 
 class Filled:
@@ -87,25 +62,10 @@ def call(
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[Call]:
     asyncio.run(fill(server))
-    monkeypatch.chdir(tmp_path)
-    for name in list(os.environ):
-        if name.startswith(("ORBWEB_", "NETSPY_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("ORBWEB_REDIS_URL", server.url)
-    monkeypatch.setenv("LOGNAME", "ann")
-
-    def run(*words: str) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["orbweb", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Answer(code if isinstance(code, int) else 0, out, err)
-
-    yield run
-    logger = logging.getLogger("orbweb")
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
+    with commands(tmp_path, monkeypatch, capsys) as call:
+        monkeypatch.setenv("ORBWEB_REDIS_URL", server.url)
+        monkeypatch.setenv("LOGNAME", "ann")
+        yield call
 
 
 def facts(call: Call, host: str) -> Any:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
+from tests.e2e.commands import Call, commands
 
 from orbweb.cli import main
 from orbweb.testing.site import SiteThread
@@ -36,19 +34,6 @@ class ShopSpider(orbweb.Spider):
 """
 
 
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[Any]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Call = Callable[..., Answer]
-
-
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("crawled")
@@ -63,26 +48,9 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def call(
     crawled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
-    monkeypatch.chdir(crawled)
-    for name in [name for name in os.environ if name.startswith("ORBWEB_")]:
-        monkeypatch.delenv(name)
-
-    def run(*words: str) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["orbweb", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Answer(ended.value.code or 0, out, err)  # type: ignore[arg-type]
-
-    return run
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    handlers = list(logging.getLogger("orbweb").handlers)
-    yield
-    logging.getLogger("orbweb").handlers[:] = handlers
+) -> Iterator[Call]:
+    with commands(crawled, monkeypatch, capsys) as call:
+        yield call
 
 
 @pytest.mark.parametrize("where", [(), ("--in-store",)], ids=["files", "store"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.e2e.commands import Call, commands
 from tests.servers import Server, redis_binary
 
-from orbweb.cli import main
 from orbweb.testing.origin import OriginLog
 from orbweb.testing.site import SiteThread
 
@@ -56,20 +54,10 @@ class Signing:
 """
 
 
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 class Scene(NamedTuple):
     """A run that has ended in a store, and its site."""
 
-    call: Callable[..., Answer]
+    call: Call
     site: str
     hits: Callable[[], list[Any]]
 
@@ -105,24 +93,8 @@ def scene(
     capfd: pytest.CaptureFixture[str],
 ) -> Iterator[Scene]:
     folder, site = crawled
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
-    for name in list(os.environ):
-        if name.startswith(("ORBWEB_", "NETSPY_")):
-            monkeypatch.delenv(name)
-
-    def call(*words: str) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["orbweb", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        code = ended.value.code
-        return Answer(code if isinstance(code, int) else 0, out, err)
-
-    yield Scene(call, site, lambda: list(OriginLog.read(folder / "origin.log")))
-    logger = logging.getLogger("orbweb")
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
+    with commands(folder, monkeypatch, capfd) as call:
+        yield Scene(call, site, lambda: list(OriginLog.read(folder / "origin.log")))
 
 
 def failed_id(scene: Scene, part: str) -> str:
