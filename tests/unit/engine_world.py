@@ -147,6 +147,7 @@ class Town:
         collect: Any = None,
         items: Any = None,
         crawl_log: Any = None,
+        totals: Any = None,
         **options: Any,
     ) -> Callable[[], Engine]:
         """How to build an engine, on the loop on which it will run."""
@@ -184,6 +185,7 @@ class Town:
                     collect=collect,
                     tasks=spider if options.get("tasks") else None,  # type: ignore[arg-type]
                     items=items or MemoryItemBook(),
+                    totals=totals,
                     crawl_log=crawl_log,
                     wall_ms=lambda: int(self.timeline.now_ms),
                 )

@@ -14,6 +14,7 @@ from orbweb.errors import ItemError, StoreUnavailable
 from orbweb.frontier.items import MemoryItemBook
 from orbweb.kafka.envelope import decode
 from orbweb.model.item import Item, ItemRecord, Origin, UpdateItem, item_record
+from orbweb.monitor.counts import decode as decode_counts
 from orbweb.pipelines.buffer import Rejected
 
 ORIGIN = Origin("e", "r1", "a:1", 7)
@@ -187,3 +188,23 @@ def test_a_refused_item_is_kept_before_its_page_is_acknowledged() -> None:
     assert report.counts["item_failed"] == 1
     assert report.run is not None
     assert report.run.dead == 1
+
+
+class Totals:
+    """See `TotalsBook`: what was told last."""
+
+    told = b""
+
+    def attach(self, epoch: str) -> None: ...
+
+    async def tell(self, node: str, counts: bytes, *, again: bool) -> bool:
+        self.told = counts
+        return True
+
+
+def test_the_last_telling_has_the_items_of_the_last_moment() -> None:
+    town, totals = Town({f"{SITE}/a": links()}), Totals()
+    town.run(town.node(Crawler(), totals=totals))
+    counts = decode_counts(totals.told)
+    assert counts.looked == {"items": 1}
+    assert counts.filled["items"]["url"] == 1

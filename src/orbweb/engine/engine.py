@@ -38,6 +38,7 @@ from orbweb.frontier.items import ItemBook, MemoryItemBook
 from orbweb.frontier.totals import TotalsBook
 from orbweb.log import get_logger
 from orbweb.model.url import host_of
+from orbweb.monitor.counts import Counts
 from orbweb.monitor.crawl_line import CrawlLog
 from orbweb.monitor.trace import Tracer
 from orbweb.pipelines.buffer import ItemBuffer
@@ -503,8 +504,12 @@ class Engine:
 
     def _make_teller(self) -> Teller | None:
         totals = self._parts.totals
-        counts = self.stats.counts
-        return Teller(totals, self._options.node, lambda: counts) if totals is not None else None
+        return Teller(totals, self._options.node, self._counted) if totals is not None else None
+
+    def _counted(self) -> Counts:
+        """All that this node has counted, what its items look like among it."""
+        self.stats.counts.see(self._items.tally)
+        return self.stats.counts
 
     def _make_gauge(self) -> Gauge:
         parts = self._parts
@@ -517,13 +522,13 @@ class Engine:
             buffer=parts.buffer,
             place=self.place,
             vitals=parts.vitals,
-            tally=self._items.tally,
+            counted=self._counted,
             is_seeding=lambda: self._seeder is not None and self._seeder.active,
             seeding_waits=lambda: self._seeder is not None and self._seeder.waits,
             is_stopping=lambda: self.shutdown.requested,
             answers=self._answers,
             source_error=lambda: self._seeder.trouble if self._seeder is not None else "",
-            proxies=self._parts.proxies,
+            proxies=parts.proxies,
             config=parts.live.beat if parts.live is not None else dict,
         )
         return Gauge(dials, self._world.clock)

@@ -18,7 +18,6 @@ from orbweb.engine.report import Progress
 from orbweb.engine.session import Session
 from orbweb.engine.stats import Stats
 from orbweb.monitor.counts import Counts
-from orbweb.monitor.quality import Tally
 from orbweb.pipelines.buffer import ItemBuffer
 
 RATE_SECONDS = 10.0
@@ -48,7 +47,8 @@ class Dials:
     buffer: ItemBuffer
     place: Mapping[str, str | int]
     vitals: Callable[[], Mapping[str, Any]]
-    tally: Tally
+    counted: Callable[[], Counts]
+    """All that the node has counted."""
     is_seeding: Callable[[], bool]
     seeding_waits: Callable[[], bool]
     is_stopping: Callable[[], bool]
@@ -137,8 +137,7 @@ class Gauge:
             "vitals": dials.vitals(),
             **self._of_proxies(),
         }
-        dials.stats.counts.see(dials.tally)
-        return with_counts(beat, dials.stats.counts)
+        return with_counts(beat, dials.counted())
 
     def _of_proxies(self) -> dict[str, object]:
         pool = self._dials.proxies

@@ -46,7 +46,7 @@ class LinkRules:
             return Reason.DEPTH_LIMIT
         if self.allowed_domains and not self._is_onsite(host_of(request.url)):
             return Reason.OFFSITE
-        if (self.exclude or self.include) and self.is_excluded(request.url):
+        if self.is_excluded(request.url):
             return Reason.EXCLUDED
         return None
 

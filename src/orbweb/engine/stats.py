@@ -39,8 +39,11 @@ class Stats:
         self._started = clock()
         self.counts = Counts()
         """What nodes add up to the totals of the run."""
-        self.reasons: Counter[str] = Counter()
+
+    @property
+    def reasons(self) -> Counter[str]:
         """How requests ended on this node, and why links were not taken."""
+        return Counter(self.counts.outcomes)
 
     @property
     def elapsed(self) -> float:
@@ -74,13 +77,11 @@ class Stats:
 
     def skipped(self, reason: Reason, count: int = 1) -> None:
         """Links or seeds that were not taken."""
-        self.reasons[reason] += count
         self.counts.ended(reason, count)
         self.incr("dropped", count)
 
     def acked(self, ack: Ack) -> None:
         """A request that this node has finished."""
-        self.reasons[ack.reason] += 1
         self.counts.ended(ack.reason)
         self.incr("item", ack.items)
         for reason, count in ack.skipped:
@@ -95,7 +96,6 @@ class Stats:
     def nacked(self, nack: Nack, result: NackResult) -> None:
         """A request that this node has given back."""
         if result is NackResult.DEAD:
-            self.reasons[nack.reason] += 1
             self.counts.ended(nack.reason)
             self.gave_up(nack.reason)
         elif result is NackResult.REQUEUED and nack.counted:
