@@ -52,7 +52,6 @@ class FleetReader:
         servers: Servers,
         prefix: str,
         *,
-        shards: int,
         ended_ms: Callable[[], int],
         baseline_runs: Callable[[], int],
         config_version: Callable[[], Awaitable[int]] | None = None,
@@ -62,7 +61,7 @@ class FleetReader:
         `config_version`: the newest version of live values, where there are any.
         """
         self._servers = servers
-        self._admin = Admin(servers, prefix, shards=shards)
+        self._admin = Admin(servers, prefix)
         self._overview = Overview(servers, prefix, hosts=0)
         self._ended_ms = ended_ms
         self._notes = NoteBook(servers.of_shard(0), prefix)

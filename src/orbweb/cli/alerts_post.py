@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orbweb.alarms.channels.base import Channel, NotDelivered
-from orbweb.alarms.channels.build import channels_of
 from orbweb.alarms.notices import Letter
-from orbweb.alarms.policy import policy_of
 from orbweb.alarms.post import Post
 from orbweb.alarms.rules import limits_of
 from orbweb.alarms.states import Alarm, State
@@ -21,13 +19,12 @@ from orbweb.errors import ConfigError, StoreUnavailable
 from orbweb.frontier.servers import Servers, reach
 from orbweb.settings import Settings
 from orbweb.settings.log import configure_log
-from orbweb.spiders.build_watch import build_standing_watch
+from orbweb.spiders.build_watch import build_standing_watch, wanted_channels
 
 
 def test(settings: Settings, wanted: Sequence[str], *, as_json: bool) -> int:
     """Send a letter to each channel; 1 when one does not take it."""
-    channels = channels_of(settings)
-    policy_of(settings, [channel.name for channel in channels])
+    channels = wanted_channels(settings)
     names = [channel.name for channel in channels]
     if not channels:
         raise ConfigError(
@@ -67,14 +64,15 @@ async def _send_all(settings: Settings, channels: list[Channel]) -> list[tuple[s
 def watch(settings: Settings) -> int:
     """Judge the fleet until SIGTERM or SIGINT; returns 0."""
     configure_log(settings)
-    if not channels_of(settings):
+    channels = wanted_channels(settings)
+    if not channels:
         show.note("no channel is set: alarms go to the log only (orbweb alerts test says more)")
     with existing_store(settings, Path.cwd()) as url:
-        asyncio.run(_watch(url, settings))
+        asyncio.run(_watch(url, settings, channels))
     return 0
 
 
-async def _watch(url: str, settings: Settings) -> None:
+async def _watch(url: str, settings: Settings, channels: Sequence[Channel]) -> None:
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
@@ -82,7 +80,7 @@ async def _watch(url: str, settings: Settings) -> None:
     if servers is None:
         return
     try:
-        judge = build_standing_watch(settings, servers)
+        judge = build_standing_watch(settings, servers, channels)
         work = asyncio.create_task(judge.run())
         stop = asyncio.create_task(stopped.wait())
         await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)

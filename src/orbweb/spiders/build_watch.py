@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from orbweb.alarms.channels.base import Channel
 from orbweb.alarms.channels.build import channels_of
 from orbweb.alarms.desk import ROLE, silence_of
 from orbweb.alarms.gather import FleetReader
@@ -36,39 +37,46 @@ Current = Callable[[], Mapping[str, Any]]
 """The settings as they hold now: thresholds and waits are hot."""
 
 
-def build_watch(current: Current, servers: Servers) -> Watch:
-    """The watch of a node over the fleet of these settings. Raises `ConfigError`."""
+def wanted_channels(settings: Mapping[str, Any]) -> list[Channel]:
+    """The channels of these settings, whose routes are right too. Raises `ConfigError`."""
+    channels = channels_of(settings)
+    policy_of(settings, [channel.name for channel in channels])
+    return channels
+
+
+def build_watch(current: Current, servers: Servers, channels: Sequence[Channel]) -> Watch:
+    """The watch of a node over the fleet of these settings; `channels`: `wanted_channels`."""
     book = ConfigBook(servers.of_shard(0), current()["REDIS_KEY_PREFIX"])
-    return _build_watch(current, servers, book.version, standing=False)
+    return _build_watch(current, servers, channels, book.version, standing=False)
 
 
-def build_standing_watch(settings: Settings, servers: Servers) -> Watch:
+def build_standing_watch(
+    settings: Settings, servers: Servers, channels: Sequence[Channel]
+) -> Watch:
     """The watch of a process that does nothing else: it takes the role from nodes.
 
-    Raises `ConfigError`. Live values that hold for all count here too.
+    Live values that hold for all count here too.
     """
     book = ConfigBook(servers.of_shard(0), settings["REDIS_KEY_PREFIX"])
     live = LiveSettings(settings, book)
-    return _build_watch(live.current, servers, live.refresh, standing=True)
+    return _build_watch(live.current, servers, channels, live.refresh, standing=True)
 
 
 def _build_watch(
     current: Current,
     servers: Servers,
+    channels: Sequence[Channel],
     config_version: Callable[[], Awaitable[int]],
     *,
     standing: bool,
 ) -> Watch:
     settings = current()
-    channels = channels_of(settings)
     names = [channel.name for channel in channels]
-    policy_of(settings, names)
     client, prefix = servers.of_shard(0), settings["REDIS_KEY_PREFIX"]
     notes = NoteBook(client, prefix)
     reader = FleetReader(
         servers,
         prefix,
-        shards=settings["FRONTIER_SHARDS"],
         ended_ms=lambda: max(1, round(current()["ALERTS_NOTHING_DONE"] * 1000)),
         baseline_runs=lambda: int(current()["QUALITY_BASELINE_RUNS"]),
         config_version=config_version,

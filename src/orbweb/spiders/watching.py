@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from orbweb.alarms.channels.build import channels_of
-from orbweb.alarms.policy import policy_of
 from orbweb.alarms.watch import LAST_SECONDS, Watch
 from orbweb.engine.report import RunReport
 from orbweb.engine.threads import loop_factory
@@ -17,7 +15,7 @@ from orbweb.errors import StoreUnavailable
 from orbweb.frontier.notes import NoteBook, NoteKind
 from orbweb.frontier.servers import Servers
 from orbweb.log import get_logger
-from orbweb.spiders.build_watch import Current, build_watch
+from orbweb.spiders.build_watch import Current, build_watch, wanted_channels
 
 FIRST_SECONDS = 1.0
 """A crawl that is over sooner needs no watch of its own."""
@@ -33,7 +31,7 @@ class NodeWatch:
     def __init__(self, current: Current, servers: Servers) -> None:
         """Raises `ConfigError` for channels and routes that are wrong."""
         settings = current()
-        policy_of(settings, [channel.name for channel in channels_of(settings)])
+        self._channels = wanted_channels(settings)
         self._current = current
         self._servers = servers
         self._notes = NoteBook(servers.of_shard(0), settings["REDIS_KEY_PREFIX"])
@@ -71,7 +69,7 @@ class NodeWatch:
                 return
         servers = self._servers.again()
         try:
-            watch = build_watch(self._current, servers)
+            watch = build_watch(self._current, servers, self._channels)
             passing = asyncio.create_task(_pass_on(stopped, watch))
             try:
                 await watch.run()
