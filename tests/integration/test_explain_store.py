@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -88,7 +87,6 @@ class Crawl:
             "Shop",
             None,
             default_rules=JobRules(obey_robots=False),
-            said=lambda b: json.loads(b or "{}"),
         )
         return await inquiry.ask(self.admin, await self.admin.find("Shop"), url)
 

@@ -14,7 +14,7 @@ from orbweb.cli.watch import run_name
 from orbweb.errors import ConfigError
 from orbweb.explain.facts import Facts, Inquiry
 from orbweb.explain.verdict import Standing, Verdict, verdict_of
-from orbweb.frontier.admin import Admin, RunInfo, read_beat
+from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.log import mask_secrets
 from orbweb.monitor.log_reader import LogReader
 from orbweb.settings import Settings
@@ -100,7 +100,6 @@ def _inquiry(settings: Settings, job: str, reader: LogReader | None, path: Path)
         reader,
         default_rules=job_rules(settings),
         log_place=str(path),
-        said=read_beat,
     )
 
 

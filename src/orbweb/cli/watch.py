@@ -8,7 +8,7 @@ from typing import Any
 from orbweb.cli import show
 from orbweb.cli.store import ask
 from orbweb.errors import ConfigError
-from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
+from orbweb.frontier.admin import Admin, NodeInfo, RunInfo, node_state
 from orbweb.frontier.base import RunState, Status
 from orbweb.model.reasons import Reason
 from orbweb.settings import Settings
@@ -196,11 +196,8 @@ def living(nodes: list[NodeInfo]) -> list[NodeInfo]:
 
 
 def _node_state(info: RunInfo, node: NodeInfo) -> str:
-    if info.status.state is RunState.DONE or node.said.get("ended"):
-        return "ended"
-    if not living([node]):
-        return "silent"
-    return "stopping" if node.said.get("stopping") else "working"
+    state = "ended" if info.status.state is RunState.DONE else node_state(node.said)
+    return state if state == "ended" or living([node]) else "silent"
 
 
 def _said_word(node: NodeInfo, name: str) -> Any:

@@ -118,14 +118,12 @@ class Inquiry:
         *,
         default_rules: JobRules,
         log_place: str = "",
-        said: Callable[[bytes], dict[str, object]] = lambda beat: {},
     ) -> None:
-        """`default_rules` hold for a job that has told none. `said` reads a node's heartbeat."""
+        """`default_rules` hold for a job that has told none."""
         self._job = job
         self._reader = reader
         self._default_rules = default_rules
         self._log_place = log_place
-        self._said = said
 
     async def ask(self, admin: Admin, info: RunInfo, url: str) -> Facts:
         """All that is known of a URL in a run. Raises `StoreUnavailable`."""
@@ -201,13 +199,13 @@ class Inquiry:
     async def _node(self, admin: Admin, info: RunInfo, name: str) -> dict[str, object]:
         for node in await admin.nodes(info):
             if node.node == name:
-                return {**self._said(node.beat), "silent_ms": node.silent_ms}
+                return {**node.said, "silent_ms": node.silent_ms}
         return {}
 
     async def _without_proxy(self, admin: Admin, info: RunInfo, host: str) -> tuple[str, ...]:
         lacking = []
         for node in await admin.nodes(info):
-            hosts = self._said(node.beat).get("no_proxy") if node.silent_ms < SILENT_MS else None
+            hosts = node.said.get("no_proxy") if node.silent_ms < SILENT_MS else None
             if isinstance(hosts, list) and host in hosts:
                 lacking.append(node.node)
         return tuple(lacking)

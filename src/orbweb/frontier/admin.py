@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from orbweb.errors import ConfigError
@@ -42,7 +43,7 @@ class RunInfo:
     status: Status
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeInfo:
     """One worker process: how long ago it last spoke, and what it said."""
 
@@ -50,7 +51,7 @@ class NodeInfo:
     silent_ms: int
     beat: bytes
 
-    @property
+    @cached_property
     def said(self) -> dict[str, Any]:
         """See `read_beat`."""
         return read_beat(self.beat)
@@ -65,6 +66,13 @@ def read_beat(beat: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return record if isinstance(record, dict) else {}
+
+
+def node_state(said: Mapping[str, Any]) -> str:
+    """`working`, `stopping`, or `ended` when a node said that it was its last word."""
+    if said.get("ended"):
+        return "ended"
+    return "stopping" if said.get("stopping") else "working"
 
 
 class Admin:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orbweb.frontier.admin import node_state
 from orbweb.frontier.base import RunState, Status
 from orbweb.frontier.hosts import Host, RunRules
 from orbweb.frontier.overview import RunView, StoreView
 from orbweb.frontier.waiting import gap_of
 from orbweb.metrics import catalogue as of
 from orbweb.metrics.exposition import Exposition
-from orbweb.metrics.node import Speaker, node_state, tell_node
+from orbweb.metrics.node import Speaker, tell_node
 from orbweb.model.reasons import Reason
 from orbweb.monitor.counts import OTHER, Counts, decode, total
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from orbweb.frontier.admin import node_state
 from orbweb.metrics import catalogue as of
 from orbweb.metrics.exposition import Exposition
 from orbweb.monitor.counts import Counts
@@ -47,13 +48,6 @@ def tell_node(text: Exposition, who: Speaker, spoke_at: float, beat: Mapping[str
         seconds = _number(told[0]) if isinstance(told, list) and told else None
         if seconds is not None:
             text.add(of.SINK_WAITING, seconds, *labels, sink)
-
-
-def node_state(beat: Mapping[str, Any]) -> str:
-    """`working`, `stopping`, or `ended` when it said that it was its last word."""
-    if beat.get("ended"):
-        return "ended"
-    return "stopping" if beat.get("stopping") else "working"
 
 
 def _tell_vitals(text: Exposition, labels: tuple[str, str, str], vitals: Mapping[str, Any]) -> None:
