@@ -17,10 +17,8 @@ from orbweb.alarms.policy import policy_of
 from orbweb.alarms.post import Post
 from orbweb.alarms.rules import limits_of
 from orbweb.alarms.watch import Watch, WatchTools
-from orbweb.config.check import Switches, checked
 from orbweb.config.resolve import Identity, StoreDocument, resolve
 from orbweb.config.values import LiveValues
-from orbweb.errors import ConfigError
 from orbweb.frontier.configbook import ConfigBook
 from orbweb.frontier.deliveries import Deliveries
 from orbweb.frontier.notes import NoteBook, NoteKind
@@ -28,6 +26,8 @@ from orbweb.frontier.roles import Role
 from orbweb.frontier.servers import Servers
 from orbweb.log import get_logger
 from orbweb.settings import DECLARATIONS, Settings
+from orbweb.spiders.live_judge import LiveJudge
+from orbweb.spiders.live_now import Now
 
 STANDING_RANK, NODE_RANK, MUTE_RANK = 2, 1, 0
 
@@ -140,15 +140,11 @@ class LiveSettings:
         self._ahead_ms = stored.at_ms - time.monotonic() * 1000
         self._ends_ms = live.ends_ms(stored.at_ms)
         document = StoreDocument({}, str(stored.version), "the store", live, stored.at_ms)
-        values, origins = {}, {}
-        for name, found in resolve([document], Identity(), stored.at_ms).values.items():
-            if name not in DECLARATIONS:
-                continue
-            try:
-                value = checked(found.place, found.value, found.origin, Switches(), textual=False)
-            except ConfigError as error:
-                log.error("live value %s is not taken here: %s", found.place, error)
-                continue
-            values[name], origins[name] = value, found.origin
-        self._now, self._version = self._base.changed(values, origins), version
+        found = resolve([document], Identity(), stored.at_ms)
+        before = Now(self._base, {}, {}, {}, 0)
+        now, said = LiveJudge("", {}, self._base, before, frozenset()).judge(found, version)
+        for place, text in said.items():
+            if text and place.rpartition("/")[2] in DECLARATIONS:
+                log.error("live value %s is not taken here: %s", place, text)
+        self._now, self._version = now.settings, version
         return version
