@@ -8,11 +8,10 @@ from typing import Any, Protocol
 
 from orbweb.alarms.texts import Language
 from orbweb.errors import OrbwebError
+from orbweb.log import MASK
 
 TIMEOUT_SECONDS = 10.0
 """How long a service may take for one letter."""
-
-MASK = "***"
 
 
 class NotDelivered(OrbwebError):
