@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from orbweb.alarms.rules import RULES
+
 ROOT = Path(__file__).parents[2]
 ENGLISH, CHINESE = (ROOT / name for name in ("README.md", "README.zh-CN.md"))
 
@@ -32,3 +34,8 @@ def test_every_linked_file_exists() -> None:
     for path in (ENGLISH, CHINESE):
         for target in re.findall(r"\]\(([\w./-]+)\)", path.read_text(encoding="utf-8")):
             assert (ROOT / target).exists(), f"{path.name} links to {target}"
+
+
+def test_there_are_as_many_rules_of_alarms_as_it_says() -> None:
+    assert f"{len(RULES)} rules" in ENGLISH.read_text(encoding="utf-8")
+    assert f"{len(RULES)} 条规则" in CHINESE.read_text(encoding="utf-8")

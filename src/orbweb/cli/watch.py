@@ -108,7 +108,7 @@ def nodes(settings: Settings, job: str, run: str | None, *, as_json: bool) -> No
         [
             (
                 node.node[:SHORT],
-                _node_state(info, node),
+                node_word(info.status, node),
                 f"{show.duration(node.silent_ms / 1000)} ago",
                 *(_said_word(node, name) for name in SAID),
             )
@@ -195,8 +195,9 @@ def living(nodes: list[NodeInfo]) -> list[NodeInfo]:
     return [node for node in nodes if node.silent_ms < SILENT_MS]
 
 
-def _node_state(info: RunInfo, node: NodeInfo) -> str:
-    state = "ended" if info.status.state is RunState.DONE else node_state(node.said)
+def node_word(counts: Status, node: NodeInfo) -> str:
+    """What a node of a run does: `working`, `stopping`, `silent` or `ended`."""
+    state = "ended" if counts.state is RunState.DONE else node_state(node.said)
     return state if state == "ended" or living([node]) else "silent"
 
 
