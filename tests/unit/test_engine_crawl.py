@@ -153,7 +153,11 @@ def test_what_a_rule_drops_is_counted_and_not_tried_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{}: 5000 bytes announced", "HTTP status 503 for {}", "{} redirects to 'ftp://x'"]
+    "text",
+    [
+        *("{}: 5000 bytes announced", "HTTP status 503 for {}", "{} redirects to 'ftp://x'"),
+        "http://site.test/robots.txt disallows {} for 'x'",
+    ],
 )
 def test_a_line_of_the_log_names_its_page_once(text: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "orbweb")

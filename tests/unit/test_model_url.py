@@ -240,6 +240,10 @@ def test_parameters_are_added_before_the_fragment() -> None:
         ("HTTP status 503 for http://e/a", "HTTP status 503"),
         ("http://e/a redirects to http://e/a/b: too deep", "redirects to http://e/a/b: too deep"),
         ("cannot fetch 'http://e/a': no host", "no host"),
+        (
+            "http://e/robots.txt disallows http://e/a for 'x'",
+            "http://e/robots.txt disallows it for 'x'",
+        ),
         ("http://e/ab: 5000 bytes announced", "http://e/ab: 5000 bytes announced"),
         ("ValueError: no price", "ValueError: no price"),
     ],

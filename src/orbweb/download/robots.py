@@ -169,7 +169,7 @@ class Robots:
             return Refusal(*known.failure, wait)
         if known.rules is None or known.rules.allow(url):
             return None
-        text = f"{origin}/robots.txt disallows it for {self._options.user_agent!r}"
+        text = f"{origin}/robots.txt disallows {url} for {self._options.user_agent!r}"
         return Refusal(Reason.ROBOTS_DISALLOWED, text)
 
     async def sitemaps(self, url: str, gate: Gate) -> tuple[str, ...]:

@@ -123,6 +123,7 @@ def beside(url: str, text: str) -> str:
     """What is said of a page, where its URL stands already: without naming it once more."""
     for head in (f"{url}: ", f"{url} ", f"cannot fetch {url!r}: "):
         text = text.removeprefix(head)
+    text = text.replace(f" disallows {url} for ", " disallows it for ")
     return text.removesuffix(f" for {url}")
 
 
