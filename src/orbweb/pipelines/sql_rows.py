@@ -68,7 +68,7 @@ class RowWriter:
         for record, _ in records:
             by_table.setdefault(record.table, []).append(self._row(record))
         for name, rows in by_table.items():
-            table = self._tables.of(name, rows[0])
+            table = self._tables.known(name)
             plain = self._on_conflict is Conflict.ERROR
             statement = sa.insert(table) if plain else first_wins(self._engine, table)
             for alike in groups(rows):
@@ -83,7 +83,7 @@ class RowWriter:
         if not self._is_newest(connection, record, keys, at_ms):
             return False
         row = self._row(record)
-        table = self._tables.of(record.table, record.row)
+        table = self._tables.known(record.table)
         found = sa.and_(*(table.columns[name] == row[name] for name in keys))
         values = {name: row[name] for name in row if name not in keys and name != KEY_FIELD}
         statement: Any = sa.update(table).where(found).values(values)
@@ -100,7 +100,7 @@ class RowWriter:
         return True
 
     def _row(self, record: ItemRecord) -> Row:
-        table = self._tables.of(record.table, record.row)
+        table = self._tables.known(record.table)
         try:
             return self._tables.fitted(table, record.row)
         except ItemError as error:
@@ -109,7 +109,7 @@ class RowWriter:
     def _upsert(self, connection: sa.Connection, record: ItemRecord, at_ms: int) -> None:
         """Insert a row, or overwrite the one with the same key unless that is newer."""
         row = self._row(record)
-        table = self._tables.of(record.table, record.row)
+        table = self._tables.known(record.table)
         target = self._target or record.unique
         if not target:
             connection.execute(first_wins(self._engine, table), row)

@@ -35,6 +35,7 @@ _REFUSED_BY_MYSQL = frozenset(
     {
         *(1048, 1264, 1265, 1292, 1364, 1366, 1406, 1690, 3140, 3819, 4025),  # values
         *(1054, 1059, 1060, 1103, 1117, 1118, 1166, 1644),  # columns and names; a trigger says no
+        *(1300, 3854),  # characters that names cannot have
     }
 )
 """Codes of an OperationalError with which MySQL and MariaDB refuse what a row says."""
@@ -96,6 +97,14 @@ class Tables:
             self._check_columns([*found.columns.keys(), *missing], row)
             found = self._known[name] = self._widened(name, found, missing)
         return found
+
+    def known(self, name: str) -> sa.Table:
+        """The table as `of` last found it; for use in a transaction, which a change of the table
+        from another connection would wait for, and it for the change. Raises `ItemError`.
+        """
+        if name not in self._known:
+            raise ItemError(f"table {name!r} could not be looked up in the database")
+        return self._known[name]
 
     def forget(self, name: str) -> None:
         """Look the table up again at its next row: it may have been changed."""
@@ -175,7 +184,7 @@ class Tables:
             sql = f"ALTER TABLE {quote.format_table(table)} ADD COLUMN {quote.quote(field)} {kind}"
             try:
                 with self._engine.begin() as connection:
-                    connection.exec_driver_sql(sql.replace("%", "%%"))
+                    connection.exec_driver_sql(sql)  # `quote` has doubled each % where one must
             except exc.DBAPIError:  # another process may have added it in this moment
                 found = reflected(self._engine, name)
                 if found is None or field not in found.columns:

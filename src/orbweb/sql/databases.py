@@ -134,7 +134,7 @@ def answered() -> Iterator[None]:
 
 def reason_of(error: Exception) -> str:
     """What the database said, without the statement and its values."""
-    said = error.orig if isinstance(error, exc.DBAPIError) else error
+    said = error.orig if isinstance(error, exc.StatementError) else error
     text = " ".join(str(said).split())
     return f"{type(said).__name__}: {text}" if text else type(said).__name__
 
