@@ -42,6 +42,8 @@ class ServerFacts:
     """It is one of the servers of a cluster."""
     replicas: int = 0
     """Servers that copy it and are connected to it."""
+    copy_of: str = ""
+    """`host:port` of the server that this one is a replica of."""
 
 
 def connect(url: str, timeout_seconds: float) -> Redis:
@@ -142,7 +144,10 @@ async def read_facts(client: Redis, url: str) -> ServerFacts:
         raise ConfigError(f"{mask_address(url)} does not answer INFO: {error}") from error
     except (RedisError, OSError) as error:
         if refuses_us(error):
-            raise ConfigError(f"{mask_address(url)} refuses these credentials: {error}") from error
+            raise ConfigError(
+                f"{mask_address(url)} refuses these credentials: {error}; right would be "
+                "redis://:password@host:6379/0, or redis://user:password@… for a user of its own"
+            ) from error
         raise StoreUnavailable(
             f"no Redis or Valkey answers at {mask_address(url)}: {error}"
         ) from error
@@ -157,6 +162,9 @@ async def read_facts(client: Redis, url: str) -> ServerFacts:
         max_memory=int(info.get("maxmemory", 0)),
         clustered=bool(int(info.get("cluster_enabled", 0))),
         replicas=int(info.get("connected_slaves", 0)),
+        copy_of=f"{info.get('master_host')}:{info.get('master_port')}"
+        if info.get("role") == "slave"
+        else "",
     )
 
 
@@ -174,6 +182,11 @@ def judge(facts: ServerFacts) -> tuple[str, ...]:
     if version < OLDEST:
         raise StoreUnsafe(
             f"{facts.product} {facts.version} is too old: Orbweb needs Redis >= 7.0 or Valkey >= 8"
+        )
+    if facts.copy_of and not facts.clustered:
+        raise StoreUnsafe(
+            f"the server is a replica of {facts.copy_of}: it takes no writes, or loses them. "
+            "Right: name its master in REDIS_URL"
         )
     if facts.eviction_policy != "noeviction":
         raise StoreUnsafe(
