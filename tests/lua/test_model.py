@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.lua.books import BOOK_RARE, BookMachine
 from tests.lua.direct import DirectClient
-from tests.lua.steered import SteeredMachine
-from tests.lua.tasks import TASK_RARE
+from tests.lua.tuned import TUNED_RARE, TunedMachine
 from tests.lua.twins import Backend, build_scripts
 from tests.servers import Server, redis_binary
 
@@ -42,7 +43,7 @@ def test_every_key_is_what_the_model_says(
     clients = [DirectClient(server.socket) for server in servers]
     scripts = build_scripts()
 
-    class Machine(SteeredMachine):
+    class Machine(TunedMachine):
         pass
 
     Machine.counts = counts
@@ -50,7 +51,7 @@ def test_every_key_is_what_the_model_says(
     began = time.monotonic()
     for _ in range(BATCHES):
         walk(Machine, sequences)
-        missed = [event for event in TASK_RARE if not counts[event]]
+        missed = [event for event in TUNED_RARE if not counts[event]]
         if not missed:
             break
     seconds = time.monotonic() - began
@@ -66,7 +67,24 @@ def test_every_key_is_what_the_model_says(
     assert counts["sequences"] >= sequences
 
 
-def walk(machine: type[SteeredMachine], sequences: int) -> None:
+@pytest.mark.parametrize("sequences", [200, pytest.param(6_000, marks=pytest.mark.long)])
+def test_every_key_beside_the_requests_is_what_the_model_says(
+    sequences: int, servers: list[Server]
+) -> None:
+    clients = [DirectClient(server.socket) for server in servers]
+    scripts = build_scripts()
+
+    class Machine(BookMachine):
+        counts: ClassVar = Counter[str]()
+        backends: ClassVar = [Backend(client, scripts) for client in clients]
+
+    walk(Machine, sequences)
+    for client in clients:
+        client.close()
+    assert [event for event in BOOK_RARE if not Machine.counts[event]] == []
+
+
+def walk(machine: type[TunedMachine] | type[BookMachine], sequences: int) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(

@@ -1,0 +1,224 @@
+"""The machine once more, with what changes a run from outside while nodes work on it.
+
+Live values, the register of rates, start entries of others, exports and imports.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+from tests.lua.imports import Entries, restore
+from tests.lua.machine import LEASE_MS, codes, configs, nodes, runs, steering
+from tests.lua.steered import SteeredMachine
+from tests.lua.tasks import TASK_RARE
+from tests.lua.twins import FINGERPRINTS, new_request
+
+from orbweb.errors import RunLost
+from orbweb.frontier.base import (
+    HOLD_ID,
+    SAID_MS,
+    SEED_ID,
+    Ack,
+    Claim,
+    HostPace,
+    Nack,
+    RunConfig,
+    Tuning,
+)
+from orbweb.frontier.operator import UNTOUCHED
+
+paces = st.builds(
+    HostPace,
+    delay_ms=st.sampled_from([None, 0, 100, 2_000]),
+    delay_until_ms=st.sampled_from([0, 0, 9_000, 50_000]),
+    concurrency=st.sampled_from([None, 0, 1, 2]),
+    concurrency_until_ms=st.sampled_from([0, 0, 9_000, 50_000]),
+)
+words = st.dictionaries(st.sampled_from(["h0", "h1", "h2"]), paces, max_size=2)
+entries = st.sampled_from([UNTOUCHED, "", "asked", "approved"])
+
+
+class TunedMachine(SteeredMachine):
+    """Meets every event of `TUNED_RARE` in more than one walk of two hundred."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries = Entries(self.twins)
+
+    @rule(
+        run=runs,
+        node=nodes,
+        config=configs,
+        ahead=st.sampled_from([-1, 0, 1, 1]),
+        of_store=words,
+        others=words,
+        repeats=st.sampled_from([False, False, True]),
+    )
+    def tune(
+        self,
+        run: int,
+        node: str,
+        config: RunConfig,
+        ahead: int,
+        of_store: dict[str, HostPace],
+        others: dict[str, HostPace],
+        repeats: bool,
+    ) -> Any:
+        run = self.run(run)
+        memory = self.memory(run)
+        version = max(0, memory.tuned + ahead) if memory else 1
+        tuning = Tuning(version, config, of_store, node, others, repeats)
+        answer = self.twins.step(run, "tune", tuning)
+        self.note(f"tuned {answer}")
+        return answer
+
+    @rule(
+        run=runs,
+        node=nodes,
+        other=nodes,
+        had=configs,
+        config=configs,
+        of_store=words,
+        others=words,
+        pause=st.sampled_from([20, 300, 900]),
+        again=st.sampled_from([0, 1, 2]),
+    )
+    def hosts_wait_while_values_change(
+        self,
+        run: int,
+        node: str,
+        other: str,
+        had: RunConfig,
+        config: RunConfig,
+        of_store: dict[str, HostPace],
+        others: dict[str, HostPace],
+        pause: int,
+        again: int,
+    ) -> None:
+        """Hosts are fetched with one gap, then another one is to hold, then they are claimed."""
+        run = self.run(run)
+        self.tune(run, other, had, 1, {}, {}, False)
+        self.twins.step(run, "add", [new_request(code) for code in range(70, 84)])
+        self.claim_and_finish(run, node)
+        self.twins.wall += pause
+        self.tune(run, node, config, 1, of_store, others, False)
+        for _ in range(again):
+            self.tune(run, other, config, 0, of_store, {}, True)
+            self.twins.wall += pause
+        self.claim_and_finish(run, node)
+
+    def claim_and_finish(self, run: int, node: str) -> None:
+        self.seq[node] += 1
+        answer = self.claim_as(run, node, self.seq[node], 9)
+        if isinstance(answer, Claim):
+            self.twins.step(run, "ack", [Ack(*lease.held, "done") for lease in answer.leases])
+
+    @rule(run=runs, node=nodes, config=configs, others=words)
+    def a_word_is_not_repeated(
+        self, run: int, node: str, config: RunConfig, others: dict[str, HostPace]
+    ) -> None:
+        """A node that has said something is silent until it does not count any more."""
+        run = self.run(run)
+        if self.tune(run, node, config, 1, {}, others, False) is not True:
+            return
+        for _ in range(SAID_MS // 1_000 + 1):
+            self.twins.wall += 1_000
+            self.twins.renew(run, "D", LEASE_MS, [])
+        hosts = self.twins.shard.hosts
+        if node in hosts.said and hosts.said[node][0] <= hosts.now:
+            self.tune(run, "D", config, 0, {}, {}, True)
+            self.note("a word has ended")
+
+    @rule(host=st.integers(0, 2), fields=steering, expected=entries, entry=entries)
+    def judge_a_rate(self, host: int, fields: dict[str, int], expected: str, entry: str) -> None:
+        done, *_ = self.twins.steer(f"h{host}", fields, (expected, entry), f"{expected}>{entry}")
+        self.note(f"rate judged {done}")
+
+    @rule(
+        run=runs,
+        names=st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True),
+        kind=st.sampled_from(["list", "zset", "set"]),
+        most=st.integers(1, 3),
+        node=nodes,
+        ended=st.booleans(),
+    )
+    def take_entries(
+        self, run: int, names: list[int], kind: str, most: int, node: str, ended: bool
+    ) -> None:
+        """Entries that others have pushed become a request."""
+        run = self.run(run)
+        if ended:
+            self.to_its_end(run, node)
+        self.entries.put(kind, names if kind != "set" else names[:1])
+        taken = self.entries.take(run, kind, most)
+        self.note(f"entries of a {kind} {taken is not RunLost and taken > 0}")
+
+    @rule(
+        run=runs,
+        numbers=st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True),
+        pages=st.integers(0, 2),
+        linked=st.booleans(),
+        node=nodes,
+        ended=st.booleans(),
+    )
+    def requests_of_another_store_come_back(
+        self, run: int, numbers: list[int], pages: int, linked: bool, node: str, ended: bool
+    ) -> None:
+        run = self.run(run)
+        if ended:
+            self.to_its_end(run, node)
+        added = restore(self.twins, run, numbers, pages, linked)
+        self.note(f"restored {added is not RunLost and added > 0}")
+
+    @rule(run=runs, some=st.lists(st.integers(0, 13), min_size=1, max_size=6))
+    def learn(self, run: int, some: list[int]) -> None:
+        found = self.twins.look_at_seen(
+            self.run(run), "learn", *(FINGERPRINTS[number] for number in some)
+        )
+        self.note(f"learned {found is not RunLost and found > 0}")
+
+    @rule(run=runs, node=nodes, dies=st.booleans(), late=st.booleans(), children=codes)
+    def an_export_runs(
+        self, run: int, node: str, dies: bool, late: bool, children: list[int]
+    ) -> None:
+        """What is pending when an export begins is found by it, though it leaves meanwhile."""
+        run = self.run(run)
+        if self.memory(run) is None:
+            return
+        self.twins.journal(run, "begin")
+        pending = set(self.memory(run).tasks) - {SEED_ID, HOLD_ID}
+        self.seq[node] += 1
+        answer = self.claim_as(run, node, self.seq[node], 5)
+        for lease in answer.leases if isinstance(answer, Claim) else ():
+            if dies:
+                nack = Nack(*lease.held, fatal=True, reason="timeout")
+                self.twins.step(run, "nack", [nack])
+            else:
+                links = [new_request(code) for code in children]
+                self.twins.step(run, "ack", [Ack(*lease.held, "done", 0, links)])
+        for noted in self.twins.noted(run):
+            missed = pending - set(self.memory(run).tasks) - noted
+            assert not missed, f"an export never meets {missed}"
+        if late:
+            self.twins.wall += 60_000
+        assert self.twins.journal(run, "go_on") == int(not late)
+        self.twins.journal(run, "end")
+        self.note(f"an export {'was late' if late else 'came to its end'}")
+
+
+TUNED_RARE = (
+    *TASK_RARE,
+    "tuned True",
+    "tuned False",
+    "a word has ended",
+    "rate judged 1",
+    "rate judged 0",
+    *(f"entries of a {kind} True" for kind in ("list", "zset", "set")),
+    "restored True",
+    "learned True",
+    "an export was late",
+    "an export came to its end",
+)
+"""See `RARE`."""
