@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.lua.direct import run_now
 from tests.lua.state import State
-from tests.lua.twins import KEYS, Backend, difference, in_text
+from tests.lua.twins import KEYS, Backend, difference
 
 from orbweb.frontier.valkey import ScriptCaller
 
@@ -47,7 +47,7 @@ class BookMachine(RuleBasedStateMachine):
         for backend in self.backends:
             backend.client.call("FLUSHALL")
 
-    def call(self, name: str, *words: Any, run: bool = False) -> list[Any]:
+    def call(self, name: str, *words: Any, run: bool = False) -> list[int]:
         """One transition on all servers: what all of them answer."""
         answers = []
         for backend in self.backends:
@@ -55,7 +55,9 @@ class BookMachine(RuleBasedStateMachine):
             caller.scripts = backend.scripts
             keys = (KEYS.tag, RUN.base) if run else (KEYS.tag,)
             answer = run_now(caller.call(name, keys, words))
-            answers.append(in_text(answer if isinstance(answer, list) else [answer]))
+            answers.append(
+                [int(word) for word in (answer if isinstance(answer, list) else [answer])]
+            )
         self.counts["ops"] += 1
         assert all(answer == answers[0] for answer in answers), answers
         return answers[0]

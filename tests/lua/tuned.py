@@ -5,7 +5,7 @@ Live values, the register of rates, start entries of others, exports and imports
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
@@ -65,14 +65,17 @@ class TunedMachine(SteeredMachine):
         of_store: dict[str, HostPace],
         others: dict[str, HostPace],
         repeats: bool,
-    ) -> Any:
+    ) -> None:
         run = self.run(run)
+        self.tell(run, ahead, Tuning(0, config, of_store, node, others, repeats))
+
+    def tell(self, run: int, ahead: int, tuning: Tuning) -> bool:
+        """Tune a run, with so much later values than it has; whether that was done."""
         memory = self.memory(run)
         version = max(0, memory.tuned + ahead) if memory else 1
-        tuning = Tuning(version, config, of_store, node, others, repeats)
-        answer = self.twins.step(run, "tune", tuning)
+        answer = self.twins.step(run, "tune", replace(tuning, version=version))
         self.note(f"tuned {answer}")
-        return answer
+        return answer is True
 
     @rule(
         run=runs,
@@ -99,13 +102,13 @@ class TunedMachine(SteeredMachine):
     ) -> None:
         """Hosts are fetched with one gap, then another one is to hold, then they are claimed."""
         run = self.run(run)
-        self.tune(run, other, had, 1, {}, {}, False)
+        self.tell(run, 1, Tuning(0, had, {}, other))
         self.twins.step(run, "add", [new_request(code) for code in range(70, 84)])
         self.claim_and_finish(run, node)
         self.twins.wall += pause
-        self.tune(run, node, config, 1, of_store, others, False)
+        self.tell(run, 1, Tuning(0, config, of_store, node, others))
         for _ in range(again):
-            self.tune(run, other, config, 0, of_store, {}, True)
+            self.tell(run, 0, Tuning(0, config, of_store, other, repeats=True))
             self.twins.wall += pause
         self.claim_and_finish(run, node)
 
@@ -121,14 +124,14 @@ class TunedMachine(SteeredMachine):
     ) -> None:
         """A node that has said something is silent until it does not count any more."""
         run = self.run(run)
-        if self.tune(run, node, config, 1, {}, others, False) is not True:
+        if not self.tell(run, 1, Tuning(0, config, {}, node, others)):
             return
         for _ in range(SAID_MS // 1_000 + 1):
             self.twins.wall += 1_000
             self.twins.renew(run, "D", LEASE_MS, [])
         hosts = self.twins.shard.hosts
         if node in hosts.said and hosts.said[node][0] <= hosts.now:
-            self.tune(run, "D", config, 0, {}, {}, True)
+            self.tell(run, 0, Tuning(0, config, node="D", repeats=True))
             self.note("a word has ended")
 
     @rule(host=st.integers(0, 2), fields=steering, expected=entries, entry=entries)
