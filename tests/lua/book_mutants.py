@@ -63,7 +63,7 @@ BOOK_MUTANTS = (
         "fold",
         "for i = 4, #ARGV, 2 do call('HDEL', folded, ARGV[i]) end\n",
     ),
-    Mutant("what was folded is lost", "fold", "call('HSET', folded, '', ARGV[3])\n"),
+    Mutant("what was folded is lost", "fold", "folded, '', ARGV[3]", "folded, '', ARGV[2]"),
     Mutant("a sum is kept for ever", "fold", "call('COPY', counts, folded, 'REPLACE')\n", ""),
     Mutant(
         "a version takes the place of another", "configure", "version ~= tonumber(ARGV[2]) or ", ""

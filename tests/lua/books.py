@@ -103,6 +103,23 @@ class BookMachine(RuleBasedStateMachine):
             self.note("given back")
         self._leave_deputy(who)
 
+    @rule(
+        whose=st.lists(names, min_size=2, max_size=4),
+        leases=st.lists(st.sampled_from([500, 1_000, 5_000]), min_size=4, max_size=4),
+        pauses=st.lists(st.sampled_from([-3_000, 0, 400, 900]), min_size=4, max_size=4),
+        gone=st.sampled_from(["", "first", "last"]),
+        last_rank=st.integers(1, 2),
+    )
+    def several_ask(
+        self, whose: list[str], leases: list[int], pauses: list[int], gone: str, last_rank: int
+    ) -> None:
+        for who, lease, pause in zip(whose, leases, pauses, strict=False):
+            self.lead(who, lease, 1)
+            self.time(pause)
+        self.lead(whose[-1], leases[-1], last_rank)
+        if gone:
+            self.give_back(whose[0 if gone == "first" else -1])
+
     def _leave_deputy(self, who: str) -> None:
         if self.role.get("deputy") == who:
             del self.role["deputy"], self.role["deputy_until"]

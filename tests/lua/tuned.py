@@ -10,7 +10,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from tests.lua.imports import Entries, restore
-from tests.lua.machine import LEASE_MS, codes, configs, nodes, runs, steering
+from tests.lua.machine import codes, configs, nodes, runs, steering
 from tests.lua.steered import SteeredMachine
 from tests.lua.tasks import TASK_RARE
 from tests.lua.twins import FINGERPRINTS, new_request
@@ -79,38 +79,90 @@ class TunedMachine(SteeredMachine):
 
     @rule(
         run=runs,
+        of=runs,
         node=nodes,
-        other=nodes,
         had=configs,
         config=configs,
         of_store=words,
         others=words,
+        held_ms=st.sampled_from([0, 0, 900]),
         pause=st.sampled_from([20, 300, 900]),
         again=st.sampled_from([0, 1, 2]),
     )
     def hosts_wait_while_values_change(
         self,
         run: int,
+        of: int,
         node: str,
-        other: str,
         had: RunConfig,
         config: RunConfig,
         of_store: dict[str, HostPace],
         others: dict[str, HostPace],
+        held_ms: int,
         pause: int,
         again: int,
     ) -> None:
-        """Hosts are fetched with one gap, then another one is to hold, then they are claimed."""
-        run = self.run(run)
-        self.tell(run, 1, Tuning(0, had, {}, other))
-        self.twins.step(run, "add", [new_request(code) for code in range(70, 84)])
-        self.claim_and_finish(run, node)
+        """A run fetches with one gap, then another one is to hold, there or in another run."""
+        run, of = self.run(run), self.run(of)
+        self.tell(of, 1, Tuning(0, had, {}, "D"))
+        self.twins.step(of, "add", [new_request(code) for code in range(70, 84)])
+        self.claim_and_finish(of, node)
+        if held_ms:
+            self.twins.step(of, "hold_off", [("h0", held_ms), ("h1", held_ms)])
         self.twins.wall += pause
         self.tell(run, 1, Tuning(0, config, of_store, node, others))
         for _ in range(again):
-            self.tell(run, 0, Tuning(0, config, of_store, other, repeats=True))
+            self.tell(run, 0, Tuning(0, config, of_store, "D", repeats=True))
             self.twins.wall += pause
+        if again:
+            self.tell(run, -1, Tuning(0, had, {}, "C"))
+        self.claim_and_finish(of, node)
+
+    @rule(
+        run=runs,
+        node=nodes,
+        config=configs,
+        one=paces,
+        other=paces,
+        alike=st.booleans(),
+        silent=st.booleans(),
+        late=st.sampled_from([0, 9_000, 50_000]),
+    )
+    def nodes_speak_of_a_host(
+        self,
+        run: int,
+        node: str,
+        config: RunConfig,
+        one: HostPace,
+        other: HostPace,
+        alike: bool,
+        silent: bool,
+        late: int,
+    ) -> None:
+        """Two nodes say something of one host, perhaps the same with other ends."""
+        run = self.run(run)
+        if alike:
+            ends = (other.delay_until_ms, other.concurrency_until_ms)
+            other = one._replace(delay_until_ms=ends[0], concurrency_until_ms=ends[1])
+        self.tell(run, 1, Tuning(0, config, {}, "A", {"h0": one}))
+        self.tell(run, 0, Tuning(0, config, {}, "B", {"h0": other}, repeats=True))
+        self.twins.step(run, "add", [new_request(code) for code in range(70, 84)])
+        self.twins.wall = max(self.twins.wall, late)
+        self.seq[node] += 1
+        self.claim_as(run, node, self.seq[node], 5)
+        if silent:
+            self.silence(run, node)
+
+    @rule(run=runs, node=nodes, host=st.integers(0, 2), fields=steering)
+    def a_host_that_waits_is_steered_for_a_time(
+        self, run: int, node: str, host: int, fields: dict[str, int]
+    ) -> None:
+        run = self.run(run)
+        self.twins.step(run, "add", [new_request(code) for code in range(70, 84)])
         self.claim_and_finish(run, node)
+        self.twins.steer(f"h{host}", fields)
+        self.twins.compare()
+        self.twins.steer(f"h{host}", {})
 
     def claim_and_finish(self, run: int, node: str) -> None:
         self.seq[node] += 1
@@ -118,20 +170,17 @@ class TunedMachine(SteeredMachine):
         if isinstance(answer, Claim):
             self.twins.step(run, "ack", [Ack(*lease.held, "done") for lease in answer.leases])
 
-    @rule(run=runs, node=nodes, config=configs, others=words)
+    @rule(run=runs, node=nodes, config=configs, others=words, few=st.sampled_from([0, 0, 1]))
     def a_word_is_not_repeated(
-        self, run: int, node: str, config: RunConfig, others: dict[str, HostPace]
+        self, run: int, node: str, config: RunConfig, others: dict[str, HostPace], few: int
     ) -> None:
         """A node that has said something is silent until it does not count any more."""
         run = self.run(run)
         if not self.tell(run, 1, Tuning(0, config, {}, node, others)):
             return
-        for _ in range(SAID_MS // 1_000 + 1):
-            self.twins.wall += 1_000
-            self.twins.renew(run, "D", LEASE_MS, [])
-        hosts = self.twins.shard.hosts
-        if node in hosts.said and hosts.said[node][0] <= hosts.now:
-            self.tell(run, 0, Tuning(0, config, node="D", repeats=True))
+        self.twins.pass_time(SAID_MS - few)
+        self.tell(run, 0, Tuning(0, config, node="D", repeats=True))
+        if node not in self.twins.shard.hosts.said:
             self.note("a word has ended")
 
     @rule(host=st.integers(0, 2), fields=steering, expected=entries, entry=entries)

@@ -244,6 +244,12 @@ class Twins:
         for backend, frontiers in zip(self.backends, self.servers, strict=True):
             backend.client.call("HSET", frontiers[run].run.loads, node, load)
 
+    def pass_time(self, ms: int) -> None:
+        """As if the shard had been looked at all the while."""
+        self.shard.hosts.clock.log += ms
+        for backend in self.backends:
+            backend.client.call("HINCRBY", KEYS.clock, "log", ms)
+
     def pause(self, run: int) -> None:
         """Pause the run, or let it go on."""
         if self.memory[run]._base not in self.shard.runs:
