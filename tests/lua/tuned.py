@@ -224,12 +224,16 @@ class TunedMachine(SteeredMachine):
         added = restore(self.twins, run, numbers, pages, linked)
         self.note(f"restored {added is not RunLost and added > 0}")
 
-    @rule(run=runs, some=st.lists(st.integers(0, 13), min_size=1, max_size=6))
-    def learn(self, run: int, some: list[int]) -> None:
-        found = self.twins.look_at_seen(
-            self.run(run), "learn", *(FINGERPRINTS[number] for number in some)
-        )
-        self.note(f"learned {found is not RunLost and found > 0}")
+    @rule(
+        run=runs,
+        some=st.lists(st.integers(0, 13), min_size=1, max_size=6),
+        apart=st.booleans(),
+    )
+    def learn(self, run: int, some: list[int], apart: bool) -> None:
+        marks = [FINGERPRINTS[number] for number in some]
+        for each in [[mark] for mark in marks] if apart else [marks]:
+            found = self.twins.look_at_seen(self.run(run), "learn", *each)
+            self.note(f"learned {found is not RunLost and found > 0}")
 
     @rule(run=runs, node=nodes, dies=st.booleans(), late=st.booleans(), children=codes)
     def an_export_runs(

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from tests.lua.mutants import Mutant
 
+LEARNING = """local learned = 0
+for i = 2, #ARGV do
+  if not is_seen(ARGV[i], '') then
+    remember(ARGV[i], '')
+    learned = learned + 1
+  end
+end
+"""
+
 TUNED_MUTANTS = (
     Mutant(
         "older values take the place of newer ones",
@@ -222,6 +231,14 @@ TUNED_MUTANTS = (
         "seen_learn",
         "if not is_seen(ARGV[i], '') then",
         "if true then",
+    ),
+    Mutant(
+        "what is learned into a new part is not counted",
+        "seen_learn",
+        LEARNING + "on_commit()\n",
+        "local before = newest.count\n"
+        + LEARNING
+        + "if newest.count ~= before then on_commit() end\n",
     ),
     Mutant("what is learned is not counted", "seen_learn", "on_commit()\n"),
 )
