@@ -139,7 +139,7 @@ class TunedMachine(SteeredMachine):
         silent: bool,
         late: int,
     ) -> None:
-        """Two nodes say something of one host, perhaps the same with other ends."""
+        """Two nodes say something of one host, perhaps the same with other ends; then one only."""
         run = self.run(run)
         if alike:
             ends = (other.delay_until_ms, other.concurrency_until_ms)
@@ -152,6 +152,9 @@ class TunedMachine(SteeredMachine):
         self.claim_as(run, node, self.seq[node], 5)
         if silent:
             self.silence(run, node)
+        else:
+            self.tell(run, 0, Tuning(0, config, node="A", repeats=True))
+            self.claim_and_finish(run, node)
 
     @rule(run=runs, node=nodes, host=st.integers(0, 2), fields=steering)
     def a_host_that_waits_is_steered_for_a_time(
