@@ -46,6 +46,7 @@ class TunedMachine(SteeredMachine):
     def __init__(self) -> None:
         super().__init__()
         self.entries = Entries(self.twins)
+        self.learned = 0
 
     @rule(
         run=runs,
@@ -237,6 +238,18 @@ class TunedMachine(SteeredMachine):
         for each in [[mark] for mark in marks] if apart else [marks]:
             found = self.twins.look_at_seen(self.run(run), "learn", *each)
             self.note(f"learned {found is not RunLost and found > 0}")
+
+    @rule(run=runs)
+    def learn_until_a_part_is_full_and_as_much_again(self, run: int) -> None:
+        run = self.run(run)
+        memory = self.memory(run)
+        last = memory.seen.parts[-1] if memory else None
+        if last is None or not 0 < last.capacity <= 16:
+            return
+        for much in (last.capacity - last.count, last.capacity):
+            marks = [10**6 + self.learned + number for number in range(much)]
+            self.learned += len(marks)
+            self.twins.look_at_seen(run, "learn", *marks)
 
     @rule(run=runs, node=nodes, dies=st.booleans(), late=st.booleans(), children=codes)
     def an_export_runs(
