@@ -207,11 +207,34 @@ def _shard_state(shard: MemoryShard, keys: ShardKeys) -> Iterator[tuple[str, Any
             for base, (run, spoke) in hosts.pace.items()
         },
     )
-    yield keys.tuned, {host: pace.words() for host, pace in hosts.tuned.items()}
+    yield keys.tuned, _tuned(hosts)
     yield keys.tuned_by, _said(hosts)
     for key, rows in shard.task_lists.items():
         yield keys.task_list(key), [f"{task} {value.decode()}" for task, value in rows]
     yield keys.current, {f"{job}:{run}": epoch for (job, run), epoch in shard.current.items()}
+
+
+def _tuned(hosts: Hosts) -> dict[str, str]:
+    """The strictest words on single hosts, and from where nodes have them: s, or else o."""
+    words = [
+        (host, pace, source)
+        for _, said in hosts.said.values()
+        for source, of_hosts in (("s", said.hosts), ("o", said.others))
+        if source == "o" or said.version == hosts.said_version
+        for host, pace in of_hosts.items()
+    ]
+
+    def source_of(host: str, part: slice) -> str:
+        holds = hosts.tuned[host][part]
+        if holds[0] is None:
+            return "-"
+        return max(source for name, pace, source in words if name == host and pace[part] == holds)
+
+    tuned = {
+        host: f"{pace.words()} {source_of(host, slice(0, 2))} {source_of(host, slice(2, 4))}"
+        for host, pace in hosts.tuned.items()
+    }
+    return tuned | ({"@": str(hosts.tuned_until)} if tuned else {})
 
 
 def _said(hosts: Hosts) -> dict[str, str]:

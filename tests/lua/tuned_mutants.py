@@ -79,8 +79,8 @@ TUNED_MUTANTS = (
     Mutant(
         "a word that changes is not written",
         "tune",
-        "if known[host] ~= word then",
-        "if not known[host] then",
+        "if known[name] ~= word then",
+        "if not known[name] then",
     ),
     Mutant(
         "a longer delay does not reach who waits",
@@ -130,6 +130,18 @@ TUNED_MUTANTS = (
         "host",
         "if its_gap ~= '-' and in_force(gap_until) then",
         "if false then",
+    ),
+    Mutant(
+        "what nodes said outlives their last word",
+        "host",
+        "(tonumber(call('HGET', SHARD .. ':tuned', '@')) or 0) > host_now",
+        "call('EXISTS', SHARD .. ':tuned') == 1",
+    ),
+    Mutant(
+        "all words end with one of them", "tune", "math.max(last, tonumber(till))", "tonumber(till)"
+    ),
+    Mutant(
+        "whose value it is depends on the order", "tune", " or (new[2] == old[2] and from == 's')"
     ),
     Mutant("a host's own delay never ends", "host", " and in_force(gap_until)"),
     Mutant(

@@ -27,7 +27,8 @@
 --                       clamped                fetches that the ceiling, or the lack of one, slowed down
 --                       auto, top, window, answers, failures, latency, base, settle   see report.lua
 --   :tuned      hash  host -> what live values say of it alone: delay, until when, fetches at once, until
---                     when ('-' = nothing): the strictest of what nodes say
+--                     when ('-' = nothing): the strictest of what nodes say, and from where they have the one
+--                     and the other (s, o: see tune.lua); @ -> until when all of it counts (ms)
 --   :tuned_by   hash  node -> until when it counts (ms), version, name of its words; = and that name ->
 --                     the words, see tune.lua; @ -> latest version of the store's live values
 --   :config     hash  version, values        the live values; :config:history list, :config:acks hash node ->
@@ -322,6 +323,9 @@ local function commit()
   for counter, n in pairs(counters) do call('HINCRBY', META, counter, n) end
   if on_commit then on_commit() end
   finish()
+  -- The server collects Lua's garbage at every 50th script, which waits for that of all 50: a step each
+  -- time costs the same in all, and halves the time of the slowest.
+  collectgarbage('step', 1)
 end
 
 -- Whether redirects have taken pages: only then is there anything to look up.
