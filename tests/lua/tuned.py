@@ -183,6 +183,8 @@ class TunedMachine(SteeredMachine):
         if not self.tell(run, 1, Tuning(0, config, {}, node, others)):
             return
         self.twins.pass_time(SAID_MS - few)
+        self.twins.step(run, "add", [new_request(code) for code in range(70, 84)])
+        self.claim_and_finish(run, node)
         self.tell(run, 0, Tuning(0, config, node="D", repeats=True))
         if node not in self.twins.shard.hosts.said:
             self.note("a word has ended")

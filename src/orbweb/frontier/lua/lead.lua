@@ -7,7 +7,7 @@
 -- Returns  the caller's fence (0 = another has the role), ms until that one's lease ends, 1 when the
 --          caller is the deputy, wall clock
 
-local WEEK_MS = 7 * 86400000
+local WEEK_MS = 604800000
 
 local key, who, lease, rank = SHARD .. ':role:' .. ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 read_wall()
