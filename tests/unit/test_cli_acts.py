@@ -139,4 +139,4 @@ def test_the_life_of_an_entry() -> None:
     again = requested(three, "h", 500, by="ann", contact="", why="r", at_ms=NOW)
     assert again.state(NOW) is RateState.REQUESTED
     assert unpack(pack(two).encode()) == two
-    assert unpack(b'{"host": "h", "later": 1}') == Rate("h")
+    assert unpack("h", b'{"host": "h", "later": 1}') == Rate("h")

@@ -140,8 +140,9 @@ class Admin:
         beats = await answer_of(self._client.hgetall(self._keys(info, 0).beats))
         found = []
         for node, record in beats.items():
-            wall, beat = record.split(b"\n", 1)
-            found.append(NodeInfo(node.decode(), max(0, now - int(wall)), beat))
+            wall, _, beat = record.partition(b"\n")
+            at_ms = int(wall) if wall.isdigit() else 0
+            found.append(NodeInfo(node.decode(errors="replace"), max(0, now - at_ms), beat))
         return sorted(found, key=lambda node: node.node)
 
     async def dead_letters(self, info: RunInfo, ids: str = "*") -> AsyncIterator[DeadLetter]:
