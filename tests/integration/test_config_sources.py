@@ -253,11 +253,9 @@ async def test_a_nacos_without_the_api_is_named_as_one(secured: bool, tmp_path: 
     await store.start()
     try:
         async with watched(store, tmp_path) as (_, documents):
-            with pytest.raises(
-                ConfigError, match=r"answers 404.*Nacos from 3\.2 on.*adapter"
-            ) as no:
+            with pytest.raises(ConfigError, match=r"answers 404.*Nacos from 3\.2 on.*adapter") as e:
                 await anext(documents)
-            assert PASSWORD not in str(no.value)
+            assert PASSWORD not in str(e.value)
     finally:
         await store.stop()
 
