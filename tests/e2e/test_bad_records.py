@@ -146,14 +146,18 @@ def plant_everywhere(server: Server, run: RunKeys) -> None:
         *(KEYS.rates, KEYS.config_acks, KEYS.switches, KEYS.rules, KEYS.job_runs(JOB)),
         *(KEYS.job_quality(JOB), KEYS.job_pages(JOB, "e")),
         *(KEYS.alerts(kind) for kind in ("silences", "consumers", "schedules", "idle", "lost")),
+        KEYS.alerts("deliveries"),
     ):
         client.hset(key, mapping={"bad": BAD, "worse": b"", "text": b'5\n{"until_ms": "soon"}'})
     client.hset(run.responses, "aa01", BAD)
+    client.hset(KEYS.rules, JOB, BAD)
+    client.set(f"{KEYS.role('alerts')}:record", BAD)
     client.rpush(KEYS.audit, BAD, b"{}", b'{"at_ms": 5, "by": "li", "verb": "pause", "new": 1}')
     client.rpush(KEYS.task_list(JOB), BAD, b"uid {")
     client.hset(KEYS.config, "version", 2)
     client.rpush(KEYS.config_history, BAD, b'{"version": 2, "at_ms": 1, "by": "li", "verb": "set"}')
     client.xadd(KEYS.job_log(JOB), {"line": BAD})
+    client.xadd(KEYS.job_log(JOB), {"other": BAD})
     client.set(KEYS.robots("http://a.example"), BAD)
 
 
@@ -181,6 +185,7 @@ def test_what_could_not_be_read_is_said(server: Server, run: RunKeys, call: Call
     assert "what changed in version 1 cannot be read" in call("config", "diff", "0", "2").err
     assert "what node bad has counted is left out" in call("items", "quality", JOB).err
     assert "no task" in call("tasks", "list", JOB).out
+    assert "cannot be read" in call("alerts", "list").err
 
 
 def test_the_metrics_and_the_watch_leave_out_what_they_cannot_read(
