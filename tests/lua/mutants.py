@@ -543,8 +543,8 @@ MUTANTS = (
     Mutant(
         "a host with many slots goes first",
         "claim",
-        "if one[3] ~= other[3] then return one[3] < other[3] end",
-        "if one[3] ~= other[3] then return one[3] > other[3] end",
+        "if one.slots ~= other.slots then return one.slots < other.slots end",
+        "if one.slots ~= other.slots then return one.slots > other.slots end",
     ),
     Mutant(
         "a paused run goes on",

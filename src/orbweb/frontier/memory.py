@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from orbweb.errors import RunLost
@@ -538,16 +538,21 @@ class MemoryFrontier:
             del run.queues[TASKS_HOST]
             run.ready.drop(TASKS_HOST)
 
-    def _fewest_slots_first(self, due: list[str], step: int) -> Iterator[str]:
-        """See `due_hosts` in `claim.lua`, which is asked for `step` hosts at a time."""
-        for first in range(0, len(due), step):
-            yield from sorted(
-                due[first : first + step], key=lambda host: len(self._hosts.slots.get(host, ()))
-            )
+    def _take_from_each(
+        self, run: Run, hosts: list[tuple[str, bool, float]], at_a_time: int, asking: Asking
+    ) -> None:
+        """See `take_from_each` in `claim.lua`."""
+        slots = self._hosts.slots
+        for first in range(0, len(hosts), at_a_time):
+            some = hosts[first : first + at_a_time]
+            for host, own, since in sorted(some, key=lambda each: len(slots.get(each[0], ()))):
+                if asking.wanted <= 0:
+                    return
+                self._take_from(run, host, own, since, asking)
 
     def _take(self, run: Run, asking: Asking) -> None:
         """See `take_from_ready_hosts` in `claim.lua`."""
-        turns, hosts = asking.turns, self._hosts
+        turns, now = asking.turns, self._hosts.now
         scanned = step = asking.want + 20
         if len(turns.nodes) > 1:
             scanned = min(MOST_SCANNED, step * len(turns.nodes))
@@ -555,25 +560,26 @@ class MemoryFrontier:
         foreign: list[tuple[str, bool, float]] = []
         crowded: list[tuple[str, bool, float]] = []
         limit = run.config.host_backlog_limit
-        due = run.ready.due(hosts.now + LOOK_AHEAD_MS, scanned)
+        due = run.ready.due(now + LOOK_AHEAD_MS, scanned)
         since_of = {host: run.ready.at[host] for host in due}
-        for host in self._fewest_slots_first(due, step):
+        for first in range(0, len(due), step):
             if asking.wanted <= 0:
-                return
-            since, own = since_of[host], turns.is_own(host)
-            if host == TASKS_HOST:
-                has_errands = True
-                self._take_errands(run, asking, -(-asking.want // 2))
-            elif limit and len(run.queues[host]) > limit:
-                crowded.append((host, own, since))
-            elif own or turns.behind:
-                self._take_from(run, host, own, since, asking)
-            elif run.delay == 0 or since - SPARE_MS <= hosts.now:
-                foreign.append((host, own, since))
-        for host, own, since in [*foreign, *crowded]:
-            if asking.wanted <= 0:
-                return
-            self._take_from(run, host, own, since, asking)
+                break
+            hosts: list[tuple[str, bool, float]] = []
+            for host in due[first : first + step]:
+                each = host, turns.is_own(host), since_of[host]
+                if host == TASKS_HOST:
+                    has_errands = True
+                    self._take_errands(run, asking, -(-asking.want // 2))
+                elif limit and len(run.queues[host]) > limit:
+                    crowded.append(each)
+                elif each[1] or turns.behind:
+                    hosts.append(each)
+                elif run.delay == 0 or each[2] - SPARE_MS <= now:
+                    foreign.append(each)
+            self._take_from_each(run, hosts, step, asking)
+        self._take_from_each(run, foreign, step, asking)
+        self._take_from_each(run, crowded, step, asking)
         if has_errands and asking.wanted > 0 and TASKS_HOST in run.queues:
             self._take_errands(run, asking, asking.want)
 

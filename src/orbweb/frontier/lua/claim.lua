@@ -199,17 +199,24 @@ local function wanted()
   return want - #out / WORDS > 0
 end
 
--- So many hosts that are due, with the time since when. Who holds the fewest slots comes first: else a
--- slow host, which keeps each slot for long, would in the end have all of a node's.
-local function due_hosts(first, how_many)
-  local v = call('ZRANGEBYSCORE', READY, '-inf', host_now + LOOK_AHEAD_MS, 'WITHSCORES', 'LIMIT', first, how_many)
-  local due = {}
-  for i = 1, #v, 2 do due[#due + 1] = {v[i], tonumber(v[i + 1]), call('ZCARD', SLOTS .. v[i]), i} end
-  table.sort(due, function(one, other)
-    if one[3] ~= other[3] then return one[3] < other[3] end
-    return one[4] < other[4]
-  end)
-  return due
+-- Of so many hosts at a time who holds the fewest slots comes first: else a slow host, which keeps each
+-- slot for long, would in the end have all of a node's.
+local function take_from_each(hosts, at_a_time)
+  for first = 1, #hosts, at_a_time do
+    if not wanted() then return end
+    local some = {unpack(hosts, first, math.min(first + at_a_time - 1, #hosts))}
+    for place, each in ipairs(some) do
+      each.slots, each.place = call('ZCARD', SLOTS .. each[1]), place
+    end
+    table.sort(some, function(one, other)
+      if one.slots ~= other.slots then return one.slots < other.slots end
+      return one.place < other.place
+    end)
+    for _, each in ipairs(some) do
+      if not wanted() then return end
+      take_from(unpack(each))
+    end
+  end
 end
 
 -- The hosts that are due: first those of the node, then others that nobody has come for, and at last
@@ -220,29 +227,27 @@ local function take_from_ready_hosts()
   local most_scanned = #nodes > 1 and math.min(MOST_SCANNED, step * #nodes) or step
   local foreign, crowded, has_errands = {}, {}, false
   for first = 0, most_scanned - 1, step do
-    local due = due_hosts(first, math.min(step, most_scanned - first))
-    for _, each in ipairs(due) do
-      if not wanted() then return end
-      local host, since, own = each[1], each[2], is_own(each[1])
+    local v = call('ZRANGEBYSCORE', READY, '-inf', host_now + LOOK_AHEAD_MS, 'WITHSCORES', 'LIMIT', first,
+      math.min(step, most_scanned - first))
+    local hosts = {}
+    for i = 1, #v, 2 do
+      local host, since, own = v[i], tonumber(v[i + 1]), is_own(v[i])
       if host == TASKS_HOST then
         has_errands = true
         take_errands(math.ceil(want / 2)) -- tasks and pages both get on
       elseif backlog_limit > 0 and call('ZCARD', QUEUE .. host) > backlog_limit then
         crowded[#crowded + 1] = {host, own, since}
       elseif own or behind then
-        take_from(host, own, since)
+        hosts[#hosts + 1] = {host, own, since}
       elseif delay == 0 or since - SPARE_MS <= host_now then
         foreign[#foreign + 1] = {host, own, since}
       end
     end
-    if #due < step then break end
+    take_from_each(hosts, step)
+    if #v < 2 * step or not wanted() then break end
   end
-  for _, later in ipairs({foreign, crowded}) do
-    for _, each in ipairs(later) do
-      if not wanted() then return end
-      take_from(unpack(each))
-    end
-  end
+  take_from_each(foreign, step)
+  take_from_each(crowded, step)
   if has_errands and wanted() then take_errands(want) end
 end
 

@@ -32,24 +32,7 @@ local function weight(hand, i)
   return ((hand + 1) * numbers[i][1] + numbers[i][2]) % 2147483647
 end
 
-local function read_nodes()
-  nodes = call('ZRANGEBYSCORE', NODES, now - SILENT_MS, '+inf')
-  local listed = false
-  for _, name in ipairs(nodes) do listed = listed or name == me end
-  if not listed then nodes[#nodes + 1] = me end
-  table.sort(nodes)
-  for i, name in ipairs(nodes) do if name == me then mine = string.format('%04d', i) end end
-end
-
 local function deal_hands()
-  local names = table.concat(nodes, '\n')
-  local v = call('HMGET', HOMES, 'nodes', 'deal', 'heavy')
-  deal = v[2]
-  for host in string.gmatch(v[3] or '', '[^\n]+') do
-    heavy[#heavy + 1] = host
-    is_heavy[host] = true
-  end
-  if v[1] == names then return end
   read_numbers()
   local owners = {}
   for hand = 0, HANDS - 1 do
@@ -61,7 +44,37 @@ local function deal_hands()
     owners[#owners + 1] = string.format('%04d', best)
   end
   deal = table.concat(owners)
-  call('HSET', HOMES, 'nodes', names, 'deal', deal)
+  call('HSET', HOMES, 'nodes', table.concat(nodes, '\n'), 'deal', deal)
+end
+
+-- Deals the hands anew when other nodes live than at the last deal; else it holds, and so does the order
+-- of the nodes then, which costs less than to sort them again.
+local function read_nodes()
+  nodes = call('ZRANGEBYSCORE', NODES, now - SILENT_MS, '+inf')
+  local lives = {}
+  for _, name in ipairs(nodes) do lives[name] = true end
+  if not lives[me] then
+    nodes[#nodes + 1], lives[me] = me, true
+  end
+  if #nodes == 1 then return end
+  local v = call('HMGET', HOMES, 'nodes', 'deal', 'heavy')
+  deal = v[2]
+  for host in string.gmatch(v[3] or '', '[^\n]+') do
+    heavy[#heavy + 1] = host
+    is_heavy[host] = true
+  end
+  local dealt, all_live = {}, true
+  for name in string.gmatch(v[1] or '', '[^\n]+') do
+    dealt[#dealt + 1] = name
+    all_live = all_live and lives[name]
+  end
+  if all_live and #dealt == #nodes then
+    nodes = dealt
+  else
+    table.sort(nodes)
+    deal_hands()
+  end
+  for i, name in ipairs(nodes) do if name == me then mine = string.format('%04d', i) end end
 end
 
 local function is_among_first(hand, parts)
@@ -139,10 +152,7 @@ local function read_turns(node)
   local v = call('HMGET', SHARD .. ':clock', 'rate', 'rate_at')
   all_rate = decayed(v[1], v[2])
   read_nodes()
-  if #nodes > 1 then
-    deal_hands()
-    read_loads()
-  end
+  if #nodes > 1 then read_loads() end
 end
 
 -- From when on the host is this node's to take, as measured from the time at which it is free.
