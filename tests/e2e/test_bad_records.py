@@ -125,7 +125,7 @@ READING = [
     ("items", "quality", JOB),
     ("dedup", "stats", JOB),
     ("explain", "http://a.example/good", "--job", JOB),
-    ("log", "--job", JOB),
+    ("log", JOB, "--in-store"),
     ("rates", "list"),
     ("rates", "log"),
     ("config", "list"),
@@ -154,7 +154,7 @@ def plant_everywhere(server: Server, run: RunKeys) -> None:
     client.set(f"{KEYS.role('alerts')}:record", BAD)
     client.rpush(KEYS.audit, BAD, b"{}", b'{"at_ms": 5, "by": "li", "verb": "pause", "new": 1}')
     client.rpush(KEYS.task_list(JOB), BAD, b"uid {")
-    client.hset(KEYS.config, "version", 2)
+    client.hset(KEYS.config, mapping={"version": 2, "values": b'{"version": 2}'})
     client.rpush(KEYS.config_history, BAD, b'{"version": 2, "at_ms": 1, "by": "li", "verb": "set"}')
     client.xadd(KEYS.job_log(JOB), {"line": BAD})
     client.xadd(KEYS.job_log(JOB), {"other": BAD})

@@ -53,11 +53,10 @@ class Losing:
 
     custom_settings: ClassVar = QUICK
     redis_key = "Losing"
-    url = ""
-    how = ""
+    url = store = how = ""
 
     async def parse(self, request: Any, response: Any, **_: Any) -> None:
-        servers = OneServer(self.settings["REDIS_URL"])  # type: ignore[attr-defined]
+        servers = OneServer(self.store)
         try:
             if self.how == "flush":
                 await servers.of_shard(0).flushall()
@@ -87,7 +86,7 @@ def lose(kind: str, how: str, server: Server, site: str, directory: Path) -> Run
     else:
         rows = [{"id": n, "url": f"{site}/flat?n={n}&delay=0.05"} for n in range(300)]
         spider = Batch(batch_store=MemoryBatchStore(rows))
-    spider.url, spider.how = site, how
+    spider.url, spider.store, spider.how = site, server.url, how
     is_batch = kind == "batch"
     overrides = {"REDIS_URL": server.url}
     start = Start(directory=directory, overrides=overrides, monitor=is_batch, once=is_batch)
