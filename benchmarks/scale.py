@@ -212,7 +212,8 @@ def empty(kind: str, most: int) -> Iterator[str]:
             for hosts, each in spent.items():
                 each.sort()
                 p50, p90, p99 = (each[len(each) * part // 100] for part in (50, 90, 99))
-                yield f"| {hosts:,} | {nodes} | {p50:.0f} | {p90:.0f} | {p99:.0f} |"
+                mean = statistics.mean(each)
+                yield f"| {hosts:,} | {nodes} | {mean:.0f} | {p50:.0f} | {p90:.0f} | {p99:.0f} |"
     finally:
         for bench in benches.values():
             bench.close()
@@ -260,7 +261,9 @@ CLAIM_HEAD = (
     "| frontier | nodes | p50 us | p99 us | cpu us | URLs | cpu us a URL |\n"
     "|---|---|---|---|---|---|---|"
 )
-EMPTY_HEAD = "| hosts that cool | nodes | p50 us | p90 us | p99 us |\n|---|---|---|---|---|"
+EMPTY_HEAD = (
+    "| hosts that cool | nodes | mean us | p50 us | p90 us | p99 us |\n|---|---|---|---|---|---|"
+)
 MEMORY_HEAD = "| URLs a host | seen set | bytes a URL |\n|---|---|---|"
 
 
