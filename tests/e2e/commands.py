@@ -50,7 +50,7 @@ def commands(
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     for name in list(os.environ):
-        if name.startswith(("ORBWEB_", "NETSPY_")):
+        if name.startswith(("ORBWEB_", "NETSPY_")) or name == "REDIS_URL":
             monkeypatch.delenv(name)
 
     def call(*words: str) -> Answer:

@@ -108,6 +108,15 @@ def test_every_scope_and_kind_is_kept_as_it_was_meant(orbweb: Call) -> None:
         (("set", "LOG_LEVEL", "DEBUG", "--canary", "1", *WHY), "is at work now"),
         (("set", "LOG_LEVEL", "DEBUG", "--canary", "none", *WHY), "a number of nodes or a part"),
         (("set", "DOWNLOAD_DELAY", "1", "--canary", "10%", *WHY), "some nodes cannot"),
+        (
+            ("set", "DOWNLOAD_DELAY", "1", "--canary", "1", *WHY),
+            "one host (--host HOST) for a time",
+        ),
+        (("set", "RETRY_TIMES", "1", "--canary", "1", *WHY), "one job (--job JOB) for a time"),
+        (
+            ("set", "DOWNLOAD_DELAY", "1", "--node", "a", *WHY),
+            "a run (--run-id) and a host (--host)",
+        ),
         (("set", "LOG_LEVEL", "DEBUG", "--for", "soon", *WHY), "--for"),
         (("set", "LOG_LEVEL", "DEBUG", "--job", "a", "--node", "b", *WHY), "exclude each other"),
         (("set", "LOG_LEVEL", "DEBUG", "--run-id", "b", *WHY), "add --job JOB"),

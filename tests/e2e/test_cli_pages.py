@@ -212,6 +212,21 @@ def test_parse_calls_another_method_and_fails_with_it(scene: Scene) -> None:
     assert "--spider" in scene.call("parse", f"{scene.site}/echo").err
 
 
+def test_parse_says_which_callback_it_called_and_how_to_name_another(scene: Scene) -> None:
+    words = ("parse", f"{scene.site}/flat?n=9", "--spider", "shop.py")
+    plain = scene.call(*words)
+    assert "1 item from parse\n" in plain.out
+    assert "-c NAME calls another: parse_echo\n" in plain.err
+    assert scene.call(*words, "--json").json[0]["callback"] == "parse"
+    named = scene.call(*words, "-c", "parse")
+    assert (named.code, named.err) == (0, "")
+    wrong = scene.call(*words, "-c", "parse_eko")
+    assert "methods that take a response: parse, parse_echo\n" in wrong.err
+    own = scene.call("parse", f"failed:{failed_id(scene, '/echo')}", "--spider", "shop.py")
+    assert "0 items from parse_echo\n" in own.out
+    assert "-c NAME" not in own.err
+
+
 # -- failed requests
 
 
@@ -361,6 +376,18 @@ def test_the_shell_fetches_what_is_named_and_what_is_asked(scene: Scene) -> None
     wrong = scene.call("shell", four, "-c", "1/0")
     assert (wrong.code, "ZeroDivisionError" in wrong.err) == (1, True)
     assert scene.call("shell", four, "-c", "1 +").code == 2
+
+
+def test_a_script_in_the_shell_fails_as_fetch_does_when_the_page_was_not_got(scene: Scene) -> None:
+    nobody, gone = "http://127.0.0.1:1/", f"{scene.site}/status?code=410"
+    for page in (nobody, gone):
+        assert scene.call("fetch", page).code == 1
+        assert scene.call("shell", page, "-c", "request.method").out == "GET\n"
+        assert scene.call("shell", page, "-c", "request.method").code == 1
+    four = f"{scene.site}/flat?n=4"
+    assert scene.call("shell", four, "-c", f"fetch({nobody!r})").code == 1
+    assert scene.call("shell", nobody, "-c", f"fetch({four!r}).status").code == 0
+    assert scene.call("shell", four, "-c", f"fetch({nobody!r}); raise SystemExit(0)").code == 0
 
 
 def test_the_prompt_reads_lines_and_ends_with_its_input(crawled: tuple[Path, str]) -> None:

@@ -10,7 +10,8 @@ from redis.asyncio import Redis
 from tests.servers import Server, redis_binary
 
 from orbweb.errors import ConfigError, RunLost
-from orbweb.frontier.base import HostPace, Nack, NewRequest, RunConfig, Signal, Tuning
+from orbweb.frontier.base import SAID_MS, HostPace, Nack, NewRequest, RunConfig, Signal, Tuning
+from orbweb.frontier.hosts import Live
 from orbweb.frontier.hosttable import HostRow, Sort
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.operator import Author
@@ -108,11 +109,26 @@ async def test_a_live_value_of_the_host_is_what_people_are_told(fleet: Fleet) ->
     assert len(await node.take()) == 1
     row = await fleet.admin.look("h")
     assert (row.gap.ms, str(row.wait.reason)) == (500, "delay")
-    assert "of the host" in row.wait.text
+    assert "of the host (orbweb config)" in row.wait.text
     fleet.turn(600)
     assert await fleet.why() == "slots"
     fleet.turn(5000)
     assert (await fleet.admin.look("h")).gap.ms == 9000
+
+
+async def test_what_a_source_says_of_a_host_is_named_and_ends_with_the_nodes_that_say_it(
+    fleet: Fleet,
+) -> None:
+    node = await busy(fleet, host_delay_ms=1000)
+    says = Tuning(0, RunConfig(host_delay_ms=1000), node="n", others={"h": HostPace(9000, 0, 2, 0)})
+    await node.frontier.tune(says)
+    assert len(await node.take()) == 1
+    row = await fleet.admin.look("h")
+    assert "of the host (CONFIG_SOURCE)" in row.wait.text
+    assert row.host.live == Live(9000, "CONFIG_SOURCE", 2, "CONFIG_SOURCE")
+    await elapse(fleet, node, SAID_MS + 1000)
+    row = await fleet.admin.look("h")
+    assert (row.gap.ms, row.host.live) == (1000, Live())
 
 
 async def test_a_host_that_was_never_fetched_is_forgotten_unless_it_is_steered(

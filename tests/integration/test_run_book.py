@@ -13,7 +13,7 @@ from tests.servers import Server
 import orbweb as mw
 from orbweb.frontier.runbook import HISTORY, KeptRun, RunBook
 from orbweb.frontier.server import connect
-from orbweb.monitor.run_record import PageTally
+from orbweb.monitor.run_record import PageTally, RunMade
 from orbweb.spiders.account import Account, run_made
 from orbweb.spiders.start import Start, settings_of
 
@@ -91,7 +91,8 @@ async def test_a_node_that_goes_on_with_other_settings_says_what_differs(
     async def join(**changes: str) -> list[str]:
         caplog.clear()
         spider = Shop()
-        made = run_made(spider, settings_of(spider, Start(changes)))
+        settings = settings_of(spider, Start(changes))
+        made = run_made(spider, settings, settings)
         for _ in range(2):
             await Account(book, made, PageTally()).tell("e1", "n1", started)
         return [each.message for each in caplog.records if each.levelname == "WARNING"]
@@ -102,3 +103,25 @@ async def test_a_node_that_goes_on_with_other_settings_says_what_differs(
     assert first == again
     assert 'ALLOWED_DOMAINS was ["shop.test"], is ["shop.test", "b.test"]' in first
     assert "DEPTH_LIMIT was 3, is not set" in first
+
+
+async def test_live_values_are_no_difference_between_nodes_and_are_kept_beside_the_settings(
+    book: RunBook, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.WARNING, "orbweb")
+    monkeypatch.setattr(logging.getLogger("orbweb"), "propagate", True)
+
+    async def join(agent: str, **live: str) -> RunMade:
+        spider = Shop()
+        own = settings_of(spider, Start({"USER_AGENT": agent}))
+        made = run_made(spider, own, own.changed(live, dict.fromkeys(live, "live v1 (global)")))
+        await Account(book, made, PageTally()).tell("e1", "n1", started)
+        return made
+
+    await join("mine/1")
+    made = await join("mine/1", USER_AGENT="live/1")
+    assert not caplog.records
+    assert (made.settings["USER_AGENT"], made.held["USER_AGENT"]) == ('"mine/1"', '"live/1"')
+    await join("other/1", USER_AGENT="live/1")
+    (record,) = caplog.records
+    assert 'USER_AGENT was "mine/1", is "other/1"' in record.message

@@ -20,6 +20,11 @@ def switch(pair: Pair) -> list[bool]:
     return [spider.live["price_v2"] for spider in pair.spiders]
 
 
+async def run_meta(pair: Pair) -> bytes:
+    (key,) = [key async for key in pair.client.scan_iter("{t:0}:run:*:meta")]
+    return key
+
+
 def kept_on_disk(directory: Path) -> list[str]:
     files = directory.glob("*/.orbweb/config/*.json")
     kept = [json.loads(path.read_text()) for path in files]
@@ -213,6 +218,21 @@ async def test_a_joining_node_warns_of_what_it_replaces_for_all(
         (text,) = [r.getMessage() for r in caplog.records if "DOWNLOAD_DELAY:" in r.getMessage()]
         assert "worked on with 0.01" in text
         assert "comes with 0.03 (command line)" in text
+
+
+async def test_a_joining_node_warns_once_of_a_setting_and_never_of_live_values(
+    live_server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(live_server.url, tmp_path, DOWNLOAD_DELAY=0.01) as pair:
+        await pair.holds("USER_AGENT", "live/1")
+        await pair.holds("CONCURRENT_REQUESTS_PER_DOMAIN", "3")
+        await pair.client.hset(await run_meta(pair), "concurrency", 7)  # from before the value
+        caplog.clear()
+        third = await pair.join(tmp_path, SPIDER_MAX_RETRY_TIMES=9)
+        await pair.until(lambda: pair.site.since(0, third.who), 8)
+    warned = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert len([text for text in warned if "SPIDER_MAX_RETRY_TIMES" in text]) == 1, warned
+    assert not [text for text in warned if "USER_AGENT" in text or "CONCURRENT" in text], warned
 
 
 async def test_without_its_store_a_node_goes_on_and_takes_later_what_changed(

@@ -11,6 +11,7 @@ from orbweb.frontier.scripts import (
     SEEN_KINDS,
     TRANSITIONS,
     lua_text,
+    numbers_written_out,
     parts,
     script,
     without_unused,
@@ -99,3 +100,16 @@ def test_scripts_never_look_through_the_whole_store() -> None:
 
 def test_what_is_known_of_a_runs_items_is_collected_with_it() -> None:
     assert set(re.findall(r"base \.\. ':(\w+)'", lua_text("collect"))) >= ITEM_KEYS
+
+
+def test_named_numbers_are_no_names_of_a_script() -> None:
+    source = """local A_MS = 50 -- of a wait
+local A, TEXT, B = -2, 'A_MS', 3
+local A_MS_ = 0.5
+local function wait(at) return at + A_MS * A_MS_ - B end
+"""
+    assert numbers_written_out(source) == (
+        "local A, TEXT, B = -2, 'A_MS', 3\nlocal function wait(at) return at + 50 * 0.5 - B end\n"
+    )
+    for name in TRANSITIONS:
+        assert not re.search(r"^local [A-Z_]+ = -?\d", script(name).source.decode(), re.MULTILINE)

@@ -70,6 +70,9 @@ def test_a_name_that_two_spiders_have_names_none(folder: Path) -> None:
     [
         ("news.example", "https://news.example/", "news.example"),
         ("http://news.example:8080/a?b='\"", "http://news.example:8080/a?b='\"", "news.example"),
+        ("news.example?b=1", "https://news.example/?b=1", "news.example"),
+        ("中文.example", "https://xn--fiq228c.example/", "xn--fiq228c.example"),
+        ("localhost:8000", "https://localhost:8000/", "localhost"),
     ],
 )
 def test_a_generated_spider_is_one(
@@ -85,15 +88,56 @@ def test_a_generated_spider_is_one(
 
 
 @pytest.mark.parametrize(
-    ("name", "url"), [("1", "a.example"), ("class", "a.example"), ("a", "a b")]
+    ("name", "said"),
+    [
+        *(
+            (name, "a letter first")
+            for name in ("", "1", "2shops", "../x", "a/b", "news.py", "商店")
+        ),
+        *((name, "right would be my-class") for name in ("class", "Class")),
+        *((name, f"hide the Python module {name}") for name in ("json", "orbweb", "redis")),
+    ],
 )
-def test_what_is_no_name_or_no_address_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, url: str
+def test_what_is_no_name_of_a_spider_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"no good name|no address"):
-        generate(name, url)
+    with pytest.raises(ConfigError, match=f"no good name for a spider: .*{said}"):
+        generate(name, "a.example")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "a b", "https://", "mailto:x@y.example", "javascript:alert(1)", "ftp://a", "a:99999"],
+)
+def test_what_is_no_address_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"no address .* right would be https://"):
+        generate("a", url)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["daily", "news-spider", "shop", "Air"])
+def test_a_spider_that_is_there_is_not_made_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (folder / "air.py").write_text("import orbweb\nclass NewsSpider(orbweb.Spider):\n    pass\n")
+    monkeypatch.chdir(folder)
+    before = {file: file.read_bytes() for file in folder.rglob("*.py")}
+    with pytest.raises(ConfigError, match="already"):
+        generate(name, "a.example")
+    assert {file: file.read_bytes() for file in folder.rglob("*.py")} == before
+
+
+def test_a_spider_may_be_called_as_its_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    generate("spider", "a.example")
+    assert [one.class_name for one in find_spiders(tmp_path)[0]] == ["Spider"]
 
 
 def test_names_become_files_and_classes() -> None:

@@ -152,6 +152,29 @@ def test_what_a_rule_drops_is_counted_and_not_tried_again() -> None:
     assert letters(town) == {}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{}: 5000 bytes announced", "HTTP status 503 for {}", "{} redirects to 'ftp://x'"),
+        "http://site.test/robots.txt disallows {} for 'x'",
+    ],
+)
+def test_a_line_of_the_log_names_its_page_once(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "orbweb")
+    url = f"{SITE}/a"
+    error = DownloadError(Reason.TOO_LARGE, text.format(url))
+    for outcome, lines in (
+        (Failed(Request(url), Reason.TOO_LARGE, error, True), 4),
+        (Dropped(Request(url), Reason.CONTENT_TYPE, error), 1),
+    ):
+        caplog.clear()
+        town = Town({url: outcome})
+        town.run(town.node(Crawler()))
+        told = [line for line in caplog.messages if url in line]
+        assert len(told) == lines
+        assert [line.count(url) for line in told] == [1] * lines
+
+
 class Breaking(Crawler):
     """Raises in the middle of the page."""
 

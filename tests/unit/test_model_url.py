@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orbweb.model.fingerprint import canonical_url, host_of
 from orbweb.model.reasons import Reason
-from orbweb.model.url import BadUrlError, UrlBase, _canonical_slow, add_params, clean_url
+from orbweb.model.url import BadUrlError, UrlBase, _canonical_slow, add_params, beside, clean_url
 
 
 @pytest.mark.parametrize(
@@ -231,3 +231,22 @@ def test_parameters_are_added_before_the_fragment() -> None:
     assert add_params("http://e/#f", "b=2") == "http://e/?b=2#f"
     assert add_params("http://e/?", "b=2") == "http://e/?b=2"
     assert add_params("http://e/?a=1", "") == "http://e/?a=1"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://e/a: 5000 bytes announced", "5000 bytes announced"),
+        ("HTTP status 503 for http://e/a", "HTTP status 503"),
+        ("http://e/a redirects to http://e/a/b: too deep", "redirects to http://e/a/b: too deep"),
+        ("cannot fetch 'http://e/a': no host", "no host"),
+        (
+            "http://e/robots.txt disallows http://e/a for 'x'",
+            "http://e/robots.txt disallows it for 'x'",
+        ),
+        ("http://e/ab: 5000 bytes announced", "http://e/ab: 5000 bytes announced"),
+        ("ValueError: no price", "ValueError: no price"),
+    ],
+)
+def test_beside_its_url_a_text_does_not_name_it_again(text: str, shown: str) -> None:
+    assert beside("http://e/a", text) == shown

@@ -84,6 +84,16 @@ def test_a_toml_file_is_preferred_and_the_file_passed_over_is_noted(tmp_path: Pa
     assert settings.notes == ("settings.py is not read, because orbweb.toml is there",)
 
 
+def test_who_exports_the_name_that_others_read_is_told_ours(tmp_path: Path) -> None:
+    (told,) = load(tmp_path, REDIS_URL="redis://:hush@h:6379").notes
+    assert "ORBWEB_REDIS_URL" in told
+    assert "hush" not in told
+    both = load(tmp_path, REDIS_URL="redis://a", ORBWEB_REDIS_URL="redis://b")
+    assert (both["REDIS_URL"], both.notes) == ("redis://b", ())
+    meant = load(tmp_path, spider={"REDIS_URL": ""}, REDIS_URL="redis://a")
+    assert (meant["REDIS_URL"], meant.notes) == ("", ())
+
+
 def test_pyproject_counts_only_with_a_table_of_ours(tmp_path: Path) -> None:
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nname = "x"\n')
@@ -275,6 +285,9 @@ def test_names_of_settings_are_text(tmp_path: Path) -> None:
 def test_a_user_agent_begins_with_a_name(agent: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"mybot/1\.0"):
         load(tmp_path, spider={"USER_AGENT": agent})
+    if agent:  # else it is that of USER_AGENT
+        with pytest.raises(ConfigError, match=r"mybot/1\.0"):
+            load(tmp_path, spider={"ROBOTS_USER_AGENT": agent})
 
 
 def test_a_password_is_never_shown(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from orbweb.cli import show
 from orbweb.cli.acts import Asked, read_host, unknown
 from orbweb.cli.config_nodes import Living, nodes_at_work, tell
 from orbweb.cli.store import ask
-from orbweb.config.check import slower_text
+from orbweb.config.check import check_canary, slower_text
 from orbweb.config.place import Place, Scope
 from orbweb.config.values import Canary
 from orbweb.errors import ConfigError
@@ -144,6 +144,7 @@ def _canary(text: str | None, place: Place, nodes: Sequence[Living]) -> Canary |
     """`N` nodes of those at work, or a part of all: `25%`."""
     if text is None:
         return None
+    check_canary(place)
     bare = text.strip()
     number = bare.removesuffix("%").strip()
     try:

@@ -104,16 +104,20 @@ def _kind(name: str, known: dict[str, ast.ClassDef], depth: int = 0) -> str:
         return ""
     for base in node.bases:
         last = _last_name(base)
-        if last in KINDS and last not in known:
+        if last in KINDS and (last not in known or isinstance(_plain(base), ast.Attribute)):
             return last
         if last and (kind := _kind(last, known, depth + 1)):
             return kind
     return ""
 
 
+def _plain(base: ast.expr) -> ast.expr:
+    """`Spider[int]` is `Spider`."""
+    return base.value if isinstance(base, ast.Subscript) else base
+
+
 def _last_name(base: ast.expr) -> str:
-    if isinstance(base, ast.Subscript):
-        base = base.value
+    base = _plain(base)
     if isinstance(base, ast.Attribute):
         return base.attr
     return base.id if isinstance(base, ast.Name) else ""

@@ -88,6 +88,7 @@ def host_record(row: HostRow) -> dict[str, Any]:
         "gap_reason": row.gap.reason if row.gap.ms else None,
         "limit": host.limit and asdict(host.limit),
         "pause": host.pause and asdict(host.pause),
+        "live": asdict(host.live),
         "crawl_delay_ms": host.crawl_delay_ms,
         "ceiling_ms": host.ceiling_ms,
         "ceiling_until_ms": host.ceiling_until_ms if host.ceiling_ms is not None else None,

@@ -15,6 +15,7 @@ from orbweb.cli.ages import read_age
 from orbweb.errors import ConfigError
 from orbweb.log import mask_secrets
 from orbweb.model.reasons import Reason
+from orbweb.model.url import beside
 from orbweb.monitor.crawl_line import CrawlLine, LineKind, encode_line, time_ms, time_text
 from orbweb.monitor.log_reader import LineFilter, LogReader
 from orbweb.settings import Settings
@@ -107,7 +108,7 @@ def _remarks(line: CrawlLine) -> list[str]:
     if line.kind == LineKind.RETRY:
         remarks.append(f"attempt {line.attempt}, the next in {show.duration(line.wait_ms / 1000)}")
     if line.error:
-        remarks.append(line.error.splitlines()[0][:LONGEST_ERROR])
+        remarks.append(beside(line.url, line.error.splitlines()[0])[:LONGEST_ERROR])
     return remarks
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
+import sysconfig
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +15,8 @@ from string import Template
 
 from orbweb.cli import show
 from orbweb.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _-]*").fullmatch
 
 SITE = "python -m orbweb.testing.site --port 7273"
 
@@ -97,9 +102,24 @@ def new_project(name: str, *, batch: bool, task: bool) -> None:
 def module_of(name: str) -> str:
     """The name of the file of a spider. Raises `ConfigError` when it cannot be one."""
     module = "_".join(_words(name)).lower()
-    if not module.isidentifier() or keyword.iskeyword(module) or module == "orbweb":
-        raise ConfigError(f"{name!r} is no good name for a spider: letters first, such as shop")
-    return module
+    if not _NAME(name):
+        why = "it is made of letters from a to z, digits, - and _, a letter first, such as my-shop"
+    elif keyword.iskeyword(module):
+        why = f"{module} is a word of Python; right would be my-{module}"
+    elif _is_taken(module):
+        why = f"it would hide the Python module {module}; right would be my-{module}"
+    else:
+        return module
+    raise ConfigError(f"{name!r} is no good name for a spider: {why}")
+
+
+def _is_taken(module: str) -> bool:
+    """A file of this name stands in the way of Python's own module, or of an installed one."""
+    if module == "orbweb" or module in sys.stdlib_module_names:
+        return True
+    installed = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    found = PathFinder.find_spec(module, installed)
+    return found is not None and found.origin is not None
 
 
 def class_name_of(name: str) -> str:

@@ -83,15 +83,17 @@ def _print_headers(page: Page) -> None:
 def parse(wish: Wish, asked: ParseWish) -> int:
     """Print the items of a page and its requests, each with its verdict. Returns the exit code."""
 
-    async def work(bench: Bench) -> list[Visit]:
+    async def work(bench: Bench) -> tuple[list[Visit], str]:
         if bench.is_bare:
             raise ConfigError("whose callback? Name the spider: --spider shop.py")
         subject = await bench.subject(asked.target)
         for note in subject.notes:
             show.note(f"note: {mask_secrets(note)}")
-        return await bench.crawl(subject.request, asked.callback, asked.depth, asked.most_pages)
+        visits = await bench.crawl(subject.request, asked.callback, asked.depth, asked.most_pages)
+        named = bool(asked.callback or subject.request.callback)
+        return visits, words.callback_note(visits[0].parsed, named, bench.trial.callbacks())
 
-    visits = on_bench(wish, work)
+    visits, note = on_bench(wish, work)
     if asked.as_json:
         show.as_json([words.visit_record(visit) for visit in visits])
     else:
@@ -102,4 +104,6 @@ def parse(wish: Wish, asked: ParseWish) -> int:
                     print(line)
         if len(visits) >= asked.most_pages > 1:
             show.note(f"stopped after {show.counted(len(visits), 'page')} (--pages)")
+    if note:
+        show.note(f"note: {note}")
     return FAILED if words.failed(visits) else 0

@@ -15,6 +15,7 @@ from orbweb.cli.scrub import Scrubber
 from orbweb.errors import ConfigError
 from orbweb.log import is_secret_name, mask_secrets
 from orbweb.model.reasons import Reason
+from orbweb.model.url import beside
 from orbweb.replay.bench import Bench
 from orbweb.replay.recorded import RecordedPage, file_name, record_page, write_page, yielded
 from orbweb.replay.trial import Parsed
@@ -68,8 +69,9 @@ async def _fetch(bench: Bench, wish: Wish, asked: RecordWish) -> RecordedPage:
     if response is None:
         page = await bench.trial.fetch(request)
         if page.response is None or not page.ok:
+            why = beside(page.request.url, page.error)
             raise ConfigError(
-                mask_secrets(f"{request.url} cannot be recorded: {page.reason}: {page.error}")
+                mask_secrets(f"{request.url} cannot be recorded: {page.reason}: {why}")
             )
         request, response = page.request, page.response
     elif subject.letter is not None and subject.letter.reason in _BEFORE_CALLBACK:

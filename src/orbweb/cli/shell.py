@@ -14,6 +14,7 @@ from typing import Any
 
 from orbweb.cli import show
 from orbweb.cli.bench import Wish, open_bench
+from orbweb.cli.pages import FAILED
 from orbweb.engine.threads import loop_factory
 from orbweb.errors import ConfigError, OrbwebError
 from orbweb.log import mask_secrets
@@ -23,7 +24,10 @@ from orbweb.replay.subject import Subject
 
 
 def shell(wish: Wish, target: str, source: str | None) -> int:
-    """Open the prompt, or run `source` and print what it gives. Returns the exit code."""
+    """Open the prompt, or run `source` and print what it gives. Returns the exit code.
+
+    With `source` it is that of `fetch`, after the last page that was to be fetched.
+    """
     how = f" --store {shlex.quote(wish.store)}" if wish.store else ""
     with LoopThread() as loop, _bench(wish, loop) as bench:
         subject: Subject = loop.call(bench.subject(target))
@@ -32,7 +36,7 @@ def shell(wish: Wish, target: str, source: str | None) -> int:
         if source is not None:
             for note in subject.notes:
                 show.note(f"note: {mask_secrets(note)}")
-            return run_code(source, prompt.names)
+            return run_code(source, prompt.names) or (0 if prompt.got_page else FAILED)
         _interact(prompt)
     return 0
 
@@ -41,12 +45,12 @@ def _begin(prompt: Prompt) -> None:
     """A page that is named by its address is fetched at once; a failure is no end."""
     try:
         prompt.begin(show.note)
-    except OrbwebError as error:
+    except OrbwebError as error:  # HostBusy, StoreUnavailable
         show.note(f"not fetched: {mask_secrets(str(error))}")
 
 
 def run_code(source: str, names: dict[str, Any]) -> int:
-    """Run code and print the value of an expression, as a prompt does. 1 when it raises."""
+    """Run code and print the value of an expression, as a prompt does. `FAILED` when it raises."""
     try:
         compiled = compile(source, "-c", "eval")
     except SyntaxError:
@@ -59,7 +63,7 @@ def run_code(source: str, names: dict[str, Any]) -> int:
     except Exception as error:
         trace = error.__traceback__.tb_next if error.__traceback__ else None
         traceback.print_exception(type(error), error, trace)
-        return 1
+        return FAILED
     if value is not None:
         print(value if isinstance(value, str) else repr(value))
     return 0

@@ -35,8 +35,9 @@ def existing_store(settings: Settings, directory: Path) -> Iterator[str]:
         return
     if not has_data(directory):
         raise ConfigError(
-            f"there is no store here: {directory / FOLDER} does not exist and REDIS_URL is not "
-            "set. Go to the directory where the spider ran, or name the store with --store URL"
+            f"there is no store here: {directory / FOLDER} does not exist and REDIS_URL "
+            "(ORBWEB_REDIS_URL in the environment) is not set. Go to the directory where the "
+            "spider ran, or name the store with --store URL"
         )
     with EmbeddedStore(directory) as embedded_url:
         yield embedded_url

@@ -30,6 +30,8 @@ FLEET = frozenset(
 )
 """Decided in the store, for all nodes of a run together."""
 
+TOGETHER = "is decided in the store for all nodes together, as they share hosts and requests"
+
 BY_HOST = frozenset(
     {
         *("DOWNLOAD_DELAY", "CONCURRENT_REQUESTS_PER_DOMAIN", "USER_AGENT"),
@@ -159,9 +161,9 @@ def _check_scope(place: Place) -> None:
         )
     if scope is Scope.NODE and key in FLEET:
         raise ConfigError(
-            f"{key} is decided in the store for all nodes together, so no node has one of its "
-            "own: its scopes are all, a job, a run"
-            f"{' and a host' if key in BY_HOST else ''}"
+            f"{key} {TOGETHER}, so no node has one of its own: its scopes are all, a job (--job), "
+            f"a run (--run-id){' and a host (--host)' if key in BY_HOST else ''}. What one node "
+            "does at once is CONCURRENT_REQUESTS"
         )
 
 
@@ -170,8 +172,8 @@ def check_canary(place: Place) -> None:
     if place.key in FLEET:
         narrow = "one host (--host HOST)" if place.key in BY_HOST else "one job (--job JOB)"
         raise ConfigError(
-            f"{place.key} is decided in the store for all nodes together, so some nodes cannot "
-            f"try it out: try it on {narrow} for a time (--for 10m), without --canary"
+            f"{place.key} {TOGETHER}, so some nodes cannot try it out: try it on {narrow} for a "
+            "time (--for 10m), without --canary"
         )
 
 

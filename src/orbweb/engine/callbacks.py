@@ -65,6 +65,17 @@ class Callbacks:
             return True
         return callable(getattr(self._spider, request.callback_name or "parse", None))
 
+    def names(self) -> list[str]:
+        """The spider's own methods that look like callbacks: public, no hook, given a response."""
+        methods = inspect.getmembers_static(type(self._spider), inspect.isfunction)
+        return [
+            name
+            for name, function in methods
+            if not name.startswith("_")
+            and (not hasattr(self._base, name) or (name == "parse" and self.overrides(name)))
+            and _RESPONSE_ONLY & inspect.signature(function).parameters.keys()
+        ]
+
     def resolve(self, request: Request) -> Callable[..., Any]:
         """The function to call; raises `SpiderError` when there is none of that name."""
         callback = request.callback
@@ -73,9 +84,7 @@ class Callbacks:
         name = request.callback_name or "parse"
         found = getattr(self._spider, name, None)
         if not callable(found):
-            raise SpiderError(
-                f"callback {name!r} of {request.url} is not a method of {self._spider.name}"
-            )
+            raise SpiderError(f"callback {name!r} is not a method of {self._spider.name}")
         function: Callable[..., Any] = found
         return function
 

@@ -39,7 +39,7 @@ from orbweb.model.item import ItemRecord, Origin
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
 from orbweb.model.response import Response
-from orbweb.model.url import host_of
+from orbweb.model.url import beside, host_of
 from orbweb.pipelines.buffer import Rejected
 
 T = TypeVar("T")
@@ -233,7 +233,8 @@ class Step:
         if isinstance(result, Redirected):
             return await self._redirect(result)
         if isinstance(result, Dropped):
-            log.info("dropped %s: %s", result.request.url, result.error)
+            url = result.request.url
+            log.info("dropped %s: %s", url, beside(url, str(result.error)))
             self.attempt.error = str(result.error)
             self._settle(Ack(*self.held, result.reason))
             return None
@@ -491,7 +492,7 @@ class Step:
         retries, most = self.lease.retries, self._tools.knobs.max_retries
         place = place_of(error)
         text = error_text(error)[: LONGEST_ERROR - len(place)] + place
-        shown = text.removesuffix(f" for {request.url}")
+        shown = beside(request.url, text)
         if reason in ROBOTS_FAILED and retry_after is not None:
             await self._tools.pacing.signals.hold_off(self.lease.host, retry_after)
         if retry and retries < most:

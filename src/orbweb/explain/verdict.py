@@ -14,6 +14,7 @@ from orbweb.frontier.seen import SeenKind
 from orbweb.frontier.urls import Place, UrlState
 from orbweb.frontier.waiting import WaitReason
 from orbweb.model.reasons import Reason
+from orbweb.model.url import beside
 from orbweb.monitor.crawl_line import CrawlLine, LineKind, time_text
 from orbweb.spiders.wording import counted, duration, number
 
@@ -173,7 +174,7 @@ def _last_failure(facts: Facts) -> str:
     retries = [line for line in facts.own_lines if line.kind == LineKind.RETRY]
     if not retries:
         return ""
-    return f" failed with {retries[-1].reason}: {_first(retries[-1].error)}"
+    return f" failed with {retries[-1].reason}: {_first(retries[-1].error, retries[-1].url)}"
 
 
 def _dead(facts: Facts) -> Verdict | None:
@@ -183,7 +184,7 @@ def _dead(facts: Facts) -> Verdict | None:
     last = facts.own_lines[-1] if facts.own_lines else None
     details = [f"{counted(dead.tries, 'attempt')}, given up at {moment(dead.at_ms)}"]
     if dead.error:
-        details.append(_first(dead.error))
+        details.append(_first(dead.error, facts.request.url))
     if last is not None and last.kind == LineKind.FAILED:
         details.append(page_text(last))
     text = _reason_text(dead.reason)
@@ -219,7 +220,7 @@ def _by_line(facts: Facts, line: CrawlLine) -> Verdict:
         return Verdict(Standing.DONE, Reason.DONE, text, [page_text(line)], again(facts))
     details = [page_text(line)]
     if line.error:
-        details.append(_first(line.error))
+        details.append(_first(line.error, line.url))
     if line.kind == LineKind.FAILED:
         details.append("it is not among the failed requests any more: it was dropped, or retried")
         return Verdict(
@@ -252,7 +253,7 @@ def _by_line(facts: Facts, line: CrawlLine) -> Verdict:
 def _skipped(facts: Facts, line: CrawlLine) -> Verdict:
     details = [f"dropped as soon as it was found, at {moment(line.time)} by node {line.node[:8]}"]
     if line.error and line.reason in (Reason.NOT_SERIALIZABLE, Reason.BAD_URL):
-        details.append(_first(line.error))
+        details.append(_first(line.error, line.url))
     return Verdict(
         Standing.NOT_CRAWLED,
         line.reason,
@@ -312,5 +313,6 @@ def _reason_text(reason: str) -> str:
     return Reason(reason).text() if reason in set(Reason) else reason
 
 
-def _first(text: str) -> str:
-    return (text.splitlines() or [""])[0]
+def _first(text: str, url: str) -> str:
+    """The first line of an error of a page that is named already."""
+    return beside(url, (text.splitlines() or [""])[0])

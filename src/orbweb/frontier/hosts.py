@@ -19,6 +19,9 @@ HOST_FIELDS = (
 RUN_FIELDS = ("state", "delay", "concurrency", "policy", "paused", "paused_by", "paused_why")
 """What is read of a run's meta, in this order."""
 
+SAID_BY = {"s": "orbweb config", "o": "CONFIG_SOURCE"}
+"""Where a node has a live value from, by the letter in `lua/tune.lua`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -37,6 +40,18 @@ class Pause:
     until_ms: int = 0
     by: str = ""
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What live values say of a host alone, and who says so; None: nothing."""
+
+    delay_ms: float | None = None
+    """In the place of what runs want."""
+    delay_from: str = ""
+    concurrency: int | None = None
+    """The same of fetches at once; 0 = no limit."""
+    concurrency_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +109,7 @@ class Host:
     slots: int
     queued: tuple[int, ...]
     """Requests that wait for it in each run that was asked for."""
-    live_delay_ms: float | None = None
-    """A live value for the host alone: it takes the place of what runs want."""
-    live_concurrency: int | None = None
-    """The same of fetches at once; 0 = no limit."""
+    live: Live = Live()
 
     @property
     def backlog(self) -> int:
@@ -165,7 +177,7 @@ def _rules(
 def _host(name: str, words: Iterator[str], at_ms: int, clock_ms: int, runs: int) -> Host:
     fields = _taken(words, HOST_FIELDS)
     next_at, slots = next(words), int(next(words))
-    live_delay, live_concurrency = _live(next(words), at_ms)
+    live = _live(next(words).split(), at_ms)
 
     def number(field: str) -> float:
         return float(fields[field] or 0)
@@ -195,20 +207,22 @@ def _host(name: str, words: Iterator[str], at_ms: int, clock_ms: int, runs: int)
         next_at=float(next_at or 0),
         slots=slots,
         queued=tuple(int(next(words)) for _ in range(runs)),
-        live_delay_ms=live_delay,
-        live_concurrency=None if live_concurrency is None else int(live_concurrency),
+        live=live,
     )
 
 
-def _live(text: str, at_ms: int) -> tuple[float | None, float | None]:
-    """Delay and fetches at once that live values give a host, those that are in force."""
-    words = text.split()
-    if len(words) != 4:
-        return None, None
-    delay, delay_until, most, most_until = words
-    return (
-        float(delay) if delay != "-" and in_force(float(delay_until), at_ms) else None,
-        float(most) if most != "-" and in_force(float(most_until), at_ms) else None,
+def _live(words: Sequence[str], at_ms: int) -> Live:
+    """What stands in `:tuned` of a host, as far as it is in force."""
+    if len(words) != 6:
+        return Live()
+    delay, delay_until, most, most_until, delay_from, most_from = words
+    has_delay = delay != "-" and in_force(float(delay_until), at_ms)
+    has_most = most != "-" and in_force(float(most_until), at_ms)
+    return Live(
+        delay_ms=float(delay) if has_delay else None,
+        delay_from=SAID_BY[delay_from] if has_delay else "",
+        concurrency=int(most) if has_most else None,
+        concurrency_from=SAID_BY[most_from] if has_most else "",
     )
 
 

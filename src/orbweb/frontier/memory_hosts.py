@@ -63,7 +63,9 @@ class Hosts:
     """By host: run base to when it last could not have the host."""
     records: dict[str, Record] = field(default_factory=dict)
     tuned: dict[str, HostPace] = field(default_factory=dict)
-    """What live values say of single hosts, and their version."""
+    """What live values say of single hosts."""
+    tuned_until: int = 0
+    """All of that ends with the last word of a node."""
     said: dict[str, tuple[int, Tuning]] = field(default_factory=dict)
     """By node until when its word on single hosts counts, and that word."""
     said_version: int = 0
@@ -102,7 +104,7 @@ class Hosts:
             if host in other.queues:
                 found.gap = max(found.gap, other.delay)
                 found.most = min(found.most, other.concurrency)
-        own = self.tuned.get(host, HostPace())
+        own = self.tuned.get(host, HostPace()) if self.tuned_until > self.now else HostPace()
         if own.delay_ms is not None and self._in_force(own.delay_until_ms):
             found.gap = own.delay_ms
         if own.concurrency is not None and self._in_force(own.concurrency_until_ms):
@@ -134,6 +136,7 @@ class Hosts:
         self.said = {node: said for node, said in self.said.items() if said[0] > self.now}
         self.said_version = max(self.said_version, tuning.version)
         self.tuned = self._strictest()
+        self.tuned_until = max((until for until, _ in self.said.values()), default=0)
         if tuning.repeats:
             return
         for host, at in list(self.next_allowed.at.items()):

@@ -122,6 +122,7 @@ _FUNCTION = re.compile(
     r"^local function (\w+)\((?:[^\n]* end\n|[^\n]*\n.*?^end\n)", re.MULTILINE | re.DOTALL
 )
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
+_NUMBER = re.compile(r"^local ([A-Z][A-Z_]*) = (-?\d+(?:\.\d+)?)(?: *--.*)?\n", re.MULTILINE)
 
 
 def without_unused(shared: str, transition: str) -> str:
@@ -141,6 +142,18 @@ def without_unused(shared: str, transition: str) -> str:
     return _FUNCTION.sub(lambda found: found[0] if found[1] in needed else "", shared)
 
 
+def numbers_written_out(source: str) -> str:
+    """A script with its named numbers in the places where they are used.
+
+    Lua allows a script 200 names, and the claim had come to them all.
+    """
+    numbers = {found[1]: found[2] for found in _NUMBER.finditer(source)}
+    if not numbers:
+        return source
+    use = re.compile(rf"(?<![\w'])(?:{'|'.join(numbers)})(?![\w'])")
+    return use.sub(lambda found: numbers[found[0]], _NUMBER.sub("", source))
+
+
 def assemble(name: str, kind: str = "exact", instead: Mapping[str, str] | None = None) -> Script:
     """A transition behind the shared pieces that it needs, with the flags that the server reads.
 
@@ -152,7 +165,8 @@ def assemble(name: str, kind: str = "exact", instead: Mapping[str, str] | None =
     shard, *pieces, transition = texts
     use = "if KEYS[2] then use(KEYS[2]) end\n"
     shared = without_unused("\n".join([shard, use, *pieces]), transition)
-    source = f"{first}{_COMMENT.sub('', shared)}{transition}".encode()
+    written = numbers_written_out(f"{_COMMENT.sub('', shared)}{transition}")
+    source = f"{first}{written}".encode()
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest())
 
 

@@ -57,8 +57,9 @@ def gap_of(host: Host, runs: Sequence[RunRules]) -> Gap:
     throttled = [run.autothrottle_start_ms for run in runs if run.autothrottle_start_ms is not None]
     unapproved = [run.unapproved_delay_ms for run in runs if run.unapproved_delay_ms is not None]
     wanted, text = max((run.delay_ms for run in runs), default=0.0), "DOWNLOAD_DELAY"
-    if host.live_delay_ms is not None:
-        wanted, text = host.live_delay_ms, "live DOWNLOAD_DELAY of the host"
+    if host.live.delay_ms is not None:
+        wanted = host.live.delay_ms
+        text = f"live DOWNLOAD_DELAY of the host ({host.live.delay_from})"
     gaps = [Gap(wanted, WaitReason.DELAY, text)]
     if throttled:
         found = host.throttle_ms if host.throttle_ms is not None else max(throttled)
@@ -136,10 +137,11 @@ def _turn(host: Host, runs: Sequence[RunRules]) -> Wait:
         text = f"{gap.rate}: {gap.text}"
         return Wait(gap.reason, text, host.wall_ms(host.next_at))
     most = min((run.concurrency for run in runs if run.concurrency), default=0)
-    if host.live_concurrency is not None:
-        most = host.live_concurrency
+    whose = ""
+    if host.live.concurrency is not None:
+        most, whose = host.live.concurrency, f" (live, {host.live.concurrency_from})"
     if most and host.slots >= most:
-        return Wait(WaitReason.SLOTS, f"{host.slots} of {most} slots in use")
+        return Wait(WaitReason.SLOTS, f"{host.slots} of {most} slots in use{whose}")
     return Wait(WaitReason.READY, "ready")
 
 

@@ -31,6 +31,7 @@ _CANONICAL = re.compile(
 
 _BLANKS = re.compile(r"[\t\n\r]")
 _EDGES = "".join(map(chr, range(0x21)))
+_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?!\d)", re.IGNORECASE).match
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ASCII_HOST = re.compile(_HOST).fullmatch
 _PATH_TOKEN = re.compile(rb"%([0-9A-Fa-f]{2})|([^A-Za-z0-9_.~!$&'()*+,;=:@/-])")
@@ -75,6 +76,11 @@ def clean_url(url: str) -> str:
     return cleaned
 
 
+def with_scheme(text: str, scheme: str) -> str:
+    """An address as a person types it: `shop.example:8000/p` is one too, `mailto:x@y` is none."""
+    return text if "://" in text or _OTHER_SCHEME(text) else f"{scheme}://{text}"
+
+
 def why_unfetchable(url: str) -> str:
     """What is wrong with a URL, in one phrase; empty when it can be fetched."""
     try:
@@ -111,6 +117,14 @@ def host_of(url: str) -> str:
     """
     end = url.find("/", 8)
     return _host_of_origin(url if end < 0 else url[:end])
+
+
+def beside(url: str, text: str) -> str:
+    """What is said of a page, where its URL stands already: without naming it once more."""
+    for head in (f"{url}: ", f"{url} ", f"cannot fetch {url!r}: "):
+        text = text.removeprefix(head)
+    text = text.replace(f" disallows {url} for ", " disallows it for ")
+    return text.removesuffix(f" for {url}")
 
 
 def add_params(url: str, query: str) -> str:

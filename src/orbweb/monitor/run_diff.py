@@ -149,8 +149,8 @@ def _made(before: Side, after: Side) -> Iterator[Row]:
         was, now = getattr(old.code, name), getattr(new.code, name)
         yield Row("code", name, Kind.TEXT, was, now, marked=was != now)
     yield Row("code", "orbweb", Kind.TEXT, old.version, new.version)
-    for name in sorted({*old.settings, *new.settings}):
-        was, now = (each.settings.get(name, _default(name)) for each in (old, new))
+    for name in sorted({*old.held, *new.held}):
+        was, now = (each.held.get(name, _default(name)) for each in (old, new))
         yield Row("settings", name, Kind.TEXT, was, now, marked=was != now)
 
 

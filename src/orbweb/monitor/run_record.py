@@ -30,7 +30,7 @@ class Code(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RunMade(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a run was made with. Settings are those that are not the defaults, secrets masked."""
+    """What a run was made with. Values are those that are not the defaults, secrets masked."""
 
     run: str
     spider: str
@@ -38,6 +38,14 @@ class RunMade(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of this package."""
     code: Code = Code()
     settings: dict[str, str] = {}
+    """What the node's own files, environment and command line said."""
+    live: dict[str, str] = {}
+    """What live values said instead."""
+
+    @property
+    def held(self) -> dict[str, str]:
+        """By name what held when it was made."""
+        return {**self.settings, **self.live}
 
 
 class RunFigures(msgspec.Struct, frozen=True, omit_defaults=True):

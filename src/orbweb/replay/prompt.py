@@ -48,6 +48,8 @@ class Prompt:
         self._call = call
         self._how = how
         self._before: Response | None = None
+        self.got_page = True
+        """The callback would get the page that was to be fetched last; true when none was."""
         self.names: dict[str, Any] = {
             "request": subject.request,
             "response": subject.answer.response if subject.answer is not None else None,
@@ -104,7 +106,9 @@ class Prompt:
             self._fetch(self.request, say)
 
     def _fetch(self, request: Request, say: Callable[[str], None] = print) -> Response | None:
+        self.got_page = False
         page: Page = self._call(self._bench.trial.fetch(request))
+        self.got_page = page.ok
         say(page_line(page))
         self.names["response"] = page.response
         return page.response

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from orbweb.errors import ConfigError, OrbwebError
@@ -11,11 +10,10 @@ from orbweb.frontier.base import TASKS_HOST, DeadLetter
 from orbweb.model.answer import Answer, unpack_answer
 from orbweb.model.codec import decode
 from orbweb.model.request import Request
+from orbweb.model.url import with_scheme
 from orbweb.monitor.crawl_line import CrawlLine, LineKind
 from orbweb.monitor.log_reader import LogReader
 from orbweb.replay.curl import is_curl, request_from_curl
-
-_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?!\d)", re.IGNORECASE)
 
 MATCHES = 6
 """Ids with one beginning that are looked for: more than one is an error that names them."""
@@ -134,18 +132,13 @@ class Finder:
 
 def plain_request(text: str) -> Request:
     """The request of an address or a curl line. Raises `ConfigError`."""
-    request = request_from_curl(text) if is_curl(text) else Request(_with_scheme(text))
+    request = request_from_curl(text) if is_curl(text) else Request(with_scheme(text, "http"))
     if request.problem is not None:
         raise ConfigError(
             f"{text!r} is no address that can be fetched ({request.problem}); right would be "
             "https://shop.example/p/42, 'curl …', failed:ID or req:ID"
         )
     return request
-
-
-def _with_scheme(text: str) -> str:
-    """`shop.example:8000/p` is an address too; `mailto:x@y` and `failed:` are none."""
-    return text if "://" in text or _OTHER_SCHEME.match(text) else f"http://{text}"
 
 
 def _named(request: Request, id: str) -> Request:

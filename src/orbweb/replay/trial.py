@@ -56,6 +56,8 @@ class Parsed:
 
     items: list[ItemRecord] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
+    callback: str = ""
+    """The method that was called, or was to be; empty when none was."""
     lost: list[str] = field(default_factory=list)
     """Texts about outputs that cannot be taken although they should be."""
     reason: Reason = Reason.DONE
@@ -136,6 +138,7 @@ class Trial:
         admission, parsed = self._admission(), Parsed()
         outputs = Outputs(request, admission, epoch=EPOCH, default_table=self._default_table)
         called = request if callback is None else request.replace(callback=callback)
+        parsed.callback = called.callback_name or "parse"
         try:
             function = self._callbacks.resolve(called)
         except SpiderError as error:
@@ -154,6 +157,10 @@ class Trial:
         parsed.links = admission.links
         parsed.lost = outputs.lost
         return parsed
+
+    def callbacks(self) -> list[str]:
+        """Methods of the spider that may be named as the callback of a page."""
+        return self._callbacks.names()
 
     def _admission(self) -> _Noting:
         return _Noting(

@@ -11,6 +11,7 @@ from orbweb.explain.checks import Check
 from orbweb.log import mask_secrets, masked
 from orbweb.model.reasons import Reason
 from orbweb.model.response import Response
+from orbweb.model.url import beside
 from orbweb.replay.bench import Visit
 from orbweb.replay.subject import Subject
 from orbweb.replay.trial import Page, Parsed, items_of
@@ -53,7 +54,7 @@ def page_line(page: Page) -> str:
         if response.history:
             parts.append(f"redirected from {response.history[0]}")
     if not page.ok:
-        parts.append(f"{page.reason}: {page.error}")
+        parts.append(f"{page.reason}: {beside(page.request.url, page.error)}")
     elif page.response is None:
         parts.append("not fetched (auto_request=False)")
     return mask_secrets(f"{page.request.method} {page.request.url}  {' · '.join(parts)}")
@@ -63,7 +64,8 @@ def parsed_lines(
     parsed: Parsed, verdicts: Sequence[LinkVerdict], most: int = SHOWN
 ) -> Iterator[str]:
     """Items and requests of a page, for a person."""
-    yield f"{counted(len(parsed.items), 'item')}"
+    whose = f" from {parsed.callback}" if parsed.callback else ""
+    yield f"{counted(len(parsed.items), 'item')}{whose}"
     for item in items_of(parsed.items)[:most]:
         yield f"  {mask_secrets(json.dumps(item, ensure_ascii=False, default=str))}"
     yield from _more(len(parsed.items), most)
@@ -73,13 +75,30 @@ def parsed_lines(
         callback = each.request.callback_name or "parse"
         mark, said = MARKS[each.queued], "queued" if each.queued else f"dropped: {each.reason}"
         method = "" if each.request.method == "GET" else f"{each.request.method} "
-        why = "" if each.text == "new" else f" ({each.text})"
+        why = "" if each.text == "new" else f" ({beside(each.request.url, each.text)})"
         yield mask_secrets(f"  {mark} {method}{each.request.url}  → {callback}  {said}{why}")
     yield from _more(len(verdicts), most)
     for text in parsed.lost:
         yield f"  ✘ not taken: {mask_secrets(text)}"
     if parsed.error:
         yield f"✘ {parsed.reason}: {mask_secrets(parsed.error)}"
+
+
+def callback_note(parsed: Parsed, named: bool, known: Sequence[str]) -> str:
+    """What is to be said of the callback that was called; empty for nothing.
+
+    `named`: somebody said which; `known`: the methods that may be.
+    """
+    others = ", ".join(name for name in known if name != parsed.callback)
+    if not parsed.callback or not others:
+        return ""
+    if parsed.reason is Reason.UNKNOWN_CALLBACK:
+        return f"methods that take a response: {others}"
+    if named:
+        return ""
+    return (
+        f"nobody named a callback, so {parsed.callback} was called; -c NAME calls another: {others}"
+    )
 
 
 def _more(there: int, most: int) -> Iterator[str]:
@@ -134,6 +153,7 @@ def visit_record(visit: Visit) -> dict[str, Any]:
     return {
         **page_record(visit.page),
         "depth": visit.depth,
+        "callback": parsed.callback or None,
         "items": items_of(parsed.items),
         "requests": [_link_record(each) for each in visit.verdicts],
         "lost": [mask_secrets(text) for text in parsed.lost],

@@ -42,6 +42,12 @@ HOOKS = frozenset(
 )
 """Settings with addresses whose path or query is itself the secret."""
 
+NOT_READ = (
+    "REDIS_URL in the environment is not read, ORBWEB_REDIS_URL would be: without it nodes share "
+    'the store of their directory. If that is meant, say so: REDIS_URL = "" in orbweb.toml'
+)
+"""What is said to who exports the address of a store as for other frameworks."""
+
 WEB_SCHEMES = ("http://", "https://")
 USER_PREFIX = "X_"
 
@@ -170,6 +176,8 @@ def load_settings(
         layer(overrides, "command line", textual=True),
     ):
         _apply(draft, source)
+    if "REDIS_URL" not in draft.origins and environ.get("REDIS_URL"):
+        draft.notes.append(NOT_READ)
     return Settings(draft.values, draft.origins, draft.notes, draft.given)
 
 
@@ -269,7 +277,8 @@ def _check_limits(setting: Setting, value: Any, where: str) -> None:
         raise ConfigError(f"{where}: the address begins with one of {', '.join(REDIS_SCHEMES)}")
     if setting.name == "ALERTS_HEARTBEAT_URL" and value and not value.startswith(WEB_SCHEMES):
         raise ConfigError(f"{where}: the address begins with http:// or https://")
-    if setting.name == "USER_AGENT" and not (value.isprintable() and value.split("/")[0].strip()):
+    named = setting.name == "USER_AGENT" or (setting.name == "ROBOTS_USER_AGENT" and value)
+    if named and not (value.isprintable() and value.split("/")[0].strip()):
         raise ConfigError(f"{where}: it begins with a name, for example mybot/1.0, and is one line")
     if setting.name == "REDIS_KEY_PREFIX" and (not value or set(value) & set("{} \n\t")):
         raise ConfigError(f"{where}: a prefix has at least one character, no spaces, no braces")

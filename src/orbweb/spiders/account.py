@@ -44,31 +44,42 @@ DECIDING = (
     "CHECK_STATUS_CODE",
     "ACCEPT_STATUS_CODES",
     "RETRY_STATUS_CODES",
-    "SPIDER_MAX_RETRY_TIMES",
     "MAX_RESPONSE_SIZE",
     "DOWNLOADER_MIDDLEWARES",
     "ITEM_PIPELINES",
 )
-"""Settings that decide which pages a run has in the end, and where their items are."""
+"""Settings that decide which pages a run has in the end, and where their items are.
+
+Of those that the store keeps for all nodes of a run, `RunLook` tells the differences.
+"""
 
 log = get_logger("orbweb.engine")
 
 
-def run_made(spider: BaseSpider, settings: Settings) -> RunMade:
-    """How a run of this spider is made now."""
+def run_made(spider: BaseSpider, own: Settings, settings: Settings) -> RunMade:
+    """How a run of this spider is made now.
+
+    `own`: the settings without live values, `settings`: with them.
+    """
+    live = [
+        name for name in settings if name not in own or settings.origin(name) != own.origin(name)
+    ]
     return RunMade(
         run=settings["RUN_ID"],
         spider=spider.name,
         version=own_version(),
         code=code_of(type(spider)),
         settings={
-            name: json.dumps(masked(name, settings[name]), ensure_ascii=False, default=str)[
-                :LONGEST_VALUE
-            ]
-            for name in sorted(settings)
-            if settings.origin(name) != "default" and name not in NOT_OF_A_RUN
+            name: _kept(name, own[name])
+            for name in sorted(own)
+            if own.origin(name) != "default" and name not in NOT_OF_A_RUN
         },
+        live={name: _kept(name, settings[name]) for name in sorted(live)},
     )
+
+
+def _kept(name: str, value: Any) -> str:
+    return json.dumps(masked(name, value), ensure_ascii=False, default=str)[:LONGEST_VALUE]
 
 
 def code_of(kind: type[BaseSpider]) -> Code:
@@ -80,7 +91,10 @@ def code_of(kind: type[BaseSpider]) -> Code:
 
 
 def differences(first: RunMade, now: RunMade) -> list[str]:
-    """What settings that decide about pages and items were when a run was begun, and are now."""
+    """What settings that decide about pages and items were when a run was begun, and are now.
+
+    Live values are none of that: they are the same for all nodes.
+    """
     return [
         f"{name} was {first.settings.get(name, 'not set')}, is {now.settings.get(name, 'not set')}"
         for name in DECIDING
@@ -143,7 +157,7 @@ class Account:
         return {
             "version": self._made.version,
             "code": {"file": code.file, "digest": code.digest, "commit": code.commit},
-            "settings": self._made.settings,
+            "settings": self._made.held,
         }
 
 

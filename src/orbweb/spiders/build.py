@@ -53,14 +53,14 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
         )
         node = uuid.uuid4().hex
         store, live = await open_store(spider, settings, start, stack, node)
-        settings = live.settings
+        own, settings = settings, live.settings
         if store.book is not None:
             await tell_rules(store.book, settings, spider)
         lines = await stack.enter_async_context(
             crawl_log(settings, start.directory or Path.cwd(), spider.name, node, store.book)
         )
         counting = CountingLog(lines)
-        account = Account(store.runs, run_made(spider, settings), counting.tally)
+        account = Account(store.runs, run_made(spider, own, settings), counting.tally)
         tell = partial(_tell, account, store, node)
         engine = build_engine(spider, live, start, store, stack, node, counting, tell)
         uninstall = install_signals(engine.shutdown, live.reload)

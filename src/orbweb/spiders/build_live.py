@@ -89,8 +89,11 @@ async def tell_switches(book: ConfigBook, spider: Spider) -> None:
         log.debug("the job's live values are not told: %s", error)
 
 
-async def say_replaced(client: Redis, spider: Spider, settings: Settings) -> None:
-    """Warn when this node's settings replace for all nodes what a running run is fetched by."""
+async def say_replaced(client: Redis, spider: Spider, own: Settings, settings: Settings) -> None:
+    """Warn when this node's settings replace for all nodes what a running run is fetched by.
+
+    `own`: the settings without live values, which are the same for all nodes.
+    """
     look = RunLook(client, settings["REDIS_KEY_PREFIX"], spider.redis_key, settings["RUN_ID"])
     try:
         replaced = await look.differences(run_of(spider, settings))
@@ -98,6 +101,8 @@ async def say_replaced(client: Redis, spider: Spider, settings: Settings) -> Non
         log.debug("the run's rules are not compared: %s", error)
         return
     for name, before, after in replaced:
+        if settings.origin(name) != own.origin(name):
+            continue
         log.warning(
             "%s: this run is worked on with %s, this node comes with %s (%s), which holds for all "
             "its nodes from now on; to change it on purpose: orbweb config set %s VALUE --job %s",

@@ -132,9 +132,9 @@ async def _open_shared(
     values = ConfigBook(servers.of_shard(0), prefix)
     live = live_node(spider, settings, start, node, values)
     await begin_live(live, stack)
-    settings = live.settings
+    own, settings = settings, live.settings
     await tell_switches(values, spider)
-    await say_replaced(servers.of_shard(0), spider, settings)
+    await say_replaced(servers.of_shard(0), spider, own, settings)
     frontier = _open_frontier(settings, servers, job)
     say_scope(spider, settings)
 

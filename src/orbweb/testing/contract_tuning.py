@@ -166,3 +166,17 @@ class TuningContract:
         await elapse(store, node, SAID_MS + 1000)
         await say(node)
         assert await node.ids() == ["b", "c"]
+
+    async def test_the_words_of_nodes_that_are_gone_end_when_nobody_else_speaks_of_hosts(
+        self, store: Store
+    ) -> None:
+        node = await seeded(store, *pages("abcd"))
+        other = node.peer("other")
+        await say(other, h=HostPace(concurrency=1))
+        await node.finish(*await node.take())
+        await elapse(store, node, SAID_MS - 1000)
+        held = await node.take()
+        assert [lease.id for lease in held] == ["b"], "it may be said again at any moment"
+        await node.finish(*held)
+        await elapse(store, node, 2000)
+        assert await node.ids() == ["c", "d"]

@@ -75,10 +75,10 @@ local function weigh(host)
     end
   end
   -- What live values say of the host alone takes the place of what the runs want.
-  if others.tuned == nil then others.tuned = call('EXISTS', SHARD .. ':tuned') == 1 end
+  if others.tuned == nil then others.tuned = (tonumber(call('HGET', SHARD .. ':tuned', '@')) or 0) > host_now end
   local own = others.tuned and call('HGET', SHARD .. ':tuned', host)
   if own then
-    local its_gap, gap_until, its_most, most_until = string.match(own, '^(%S+) (%S+) (%S+) (%S+)$')
+    local its_gap, gap_until, its_most, most_until = string.match(own, '^(%S+) (%S+) (%S+) (%S+)')
     if its_gap ~= '-' and in_force(gap_until) then gap = tonumber(its_gap) end
     if its_most ~= '-' and in_force(most_until) then most = its_most == '0' and NO_LIMIT or tonumber(its_most) end
   end

@@ -18,6 +18,7 @@ local clock = call('HMGET', SHARD .. ':clock', 'wall', 'log')
 local passed = math.max(0, math.min(wall - (tonumber(clock[1]) or wall), SHARD_STEP_MS))
 host_now = (tonumber(clock[2]) or 0) + passed
 
+local tuned = (tonumber(call('HGET', SHARD .. ':tuned', '@')) or 0) > host_now
 local answer = {int(wall), int(host_now), clock[1] or '0'}
 local function add(values, how_many)
   for i = 1, how_many do answer[#answer + 1] = values[i] or '' end
@@ -31,7 +32,7 @@ for i = first_host, #ARGV do
   add(call('HMGET', HOST .. host, unpack(host_fields)), #host_fields)
   answer[#answer + 1] = call('ZSCORE', NEXT, host) or ''
   answer[#answer + 1] = call('ZCOUNT', SLOTS .. host, '(' .. int(host_now), '+inf')
-  answer[#answer + 1] = call('HGET', SHARD .. ':tuned', host) or ''
+  answer[#answer + 1] = tuned and call('HGET', SHARD .. ':tuned', host) or ''
   for j = 5, first_host - 1 do answer[#answer + 1] = call('ZCARD', ARGV[j] .. ':queue:' .. host) end
 end
 return answer

@@ -27,7 +27,8 @@
 --                       clamped                fetches that the ceiling, or the lack of one, slowed down
 --                       auto, top, window, answers, failures, latency, base, settle   see report.lua
 --   :tuned      hash  host -> what live values say of it alone: delay, until when, fetches at once, until
---                     when ('-' = nothing): the strictest of what nodes say
+--                     when ('-' = nothing): the strictest of what nodes say, and from where they have the one
+--                     and the other (s, o: see tune.lua); @ -> until when all of it counts (ms)
 --   :tuned_by   hash  node -> until when it counts (ms), version, name of its words; = and that name ->
 --                     the words, see tune.lua; @ -> latest version of the store's live values
 --   :config     hash  version, values        the live values; :config:history list, :config:acks hash node ->

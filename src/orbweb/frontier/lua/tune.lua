@@ -32,9 +32,9 @@ local function of_delay(value) return tonumber(value) end
 local function of_most(value) return value == '0' and -NO_LIMIT or -tonumber(value) end
 
 -- Of two words on one thing the stricter one; of the same the one that holds longer.
-local function stricter(old, value, till, strictness)
+local function stricter(old, value, till, from, strictness)
   if value == '-' then return old end
-  local new = {value, tonumber(till), strictness(value)}
+  local new = {value, tonumber(till), strictness(value), from}
   if not old or new[3] > old[3] then return new end
   if new[3] == old[3] and old[2] ~= 0 and (new[2] == 0 or new[2] > old[2]) then return new end
   return old
@@ -43,9 +43,11 @@ end
 local values, said = SHARD .. ':tuned', SHARD .. ':tuned_by'
 
 -- Nodes need not know the same: of what those say that live, the strictest holds. What they have from
--- the store's live values counts in its latest version only.
+-- the store's live values counts in its latest version only. All of it ends with the last of their words,
+-- also when nobody is left to say so.
 local function merge()
   local newest, words, living = math.max(tonumber(call('HGET', said, '@')) or 0, version), {}, {}
+  local last = 0
   if newest > 0 then call('HSET', said, '@', int(newest)) end
   local all = call('HGETALL', said)
   for i = 1, #all, 2 do
@@ -54,6 +56,7 @@ local function merge()
       words[string.sub(all[i], 2)] = all[i + 1]
     elseif till and tonumber(till) > host_now then
       living[name] = math.max(living[name] or 0, tonumber(its_version))
+      last = math.max(last, tonumber(till))
     elseif till then
       call('HDEL', said, all[i])
     end
@@ -63,16 +66,17 @@ local function merge()
     if not living[name] then call('HDEL', said, '=' .. name) end
     for host, its_delay, delay_till, its_most, most_till, from in string.gmatch(living[name] and lines or '', LINE) do
       if from == 'o' or living[name] == newest then
-        delays[host] = stricter(delays[host], its_delay, delay_till, of_delay)
-        mosts[host] = stricter(mosts[host], its_most, most_till, of_most)
+        delays[host] = stricter(delays[host], its_delay, delay_till, from, of_delay)
+        mosts[host] = stricter(mosts[host], its_most, most_till, from, of_most)
         hosts[host] = true
       end
     end
   end
   call('DEL', values)
   for host in pairs(hosts) do
-    local its_gap, its_most = delays[host] or {'-', 0}, mosts[host] or {'-', 0}
-    call('HSET', values, host, its_gap[1] .. ' ' .. int(its_gap[2]) .. ' ' .. its_most[1] .. ' ' .. int(its_most[2]))
+    local its_gap, its_most = delays[host] or {'-', 0, 0, '-'}, mosts[host] or {'-', 0, 0, '-'}
+    local words_on = {its_gap[1], int(its_gap[2]), its_most[1], int(its_most[2]), its_gap[4], its_most[4]}
+    call('HSET', values, '@', int(last), host, table.concat(words_on, ' '))
   end
 end
 
