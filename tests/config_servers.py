@@ -312,6 +312,17 @@ class NacosStandIn(StandIn):
         return web.Response(text=quote(f"{data_id}\x02{group}\x02{tenant}\x01"))
 
 
+class NacosThreeStandIn(NacosStandIn):
+    """As Nacos from 3.2 on answers what it had in version 1 of its open API."""
+
+    def route(self, app: web.Application) -> None:
+        app.router.add_route("*", "/nacos/{path:v1/.*}", self._gone)
+
+    async def _gone(self, request: web.Request) -> web.Response:
+        said = {"timestamp": "2025-06-05T23:38:05.126+08:00", "status": 404, "error": "Not Found"}
+        return web.json_response({**said, "path": request.path}, status=404)
+
+
 def coded(text: str) -> str:
     return b64encode(text.encode()).decode()
 

@@ -76,7 +76,9 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))
-                receiver._took({**json.loads(self.rfile.read(length)), "path": self.path})
+                letter = json.loads(self.rfile.read(length))
+                key = self.headers.get("Idempotency-Key", "")
+                receiver._took({**letter, "path": self.path, "key": key})
                 self._answer()
 
             def do_GET(self) -> None:

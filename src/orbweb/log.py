@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +19,14 @@ from orbweb.log_file import RotatingFile, Rotation
 ROOT = "orbweb"
 MASK = "***"
 
+SECRET_WORDS = (
+    r"(?:passw|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|jaas|key\.pem|"
+    r"auth(?!enticate|or(?!i[sz]))|session|sess[_-]?id|signature|credential|cookie|jwt|"
+    r"(?<![a-z])(?:sig|sid|pass)(?![a-z]))"
+)
+"""What a name has in it whose value is a secret, whatever that looks like: for all places that mask
+by names. To be read without regard to case."""
+
 _URL_PASSWORD = re.compile(
     r"(?P<scheme>\b[a-z][a-z0-9+.-]*://[^\s/?#:@]*):[^\s/?#]*@", re.IGNORECASE
 )
@@ -25,7 +34,11 @@ _SERVER_PASSWORD = re.compile(
     r"(?P<scheme>\b(?!https?:)[a-z][a-z0-9+.-]*://[^\s/?#:@]*):[^\s\"'<>]*@", re.IGNORECASE
 )
 """Of databases and brokers: people do not escape the / ? # in them, and their clients cope."""
-_NAMED_PASSWORD = re.compile(r"(?P<name>\bpassw\w*=)[^\s&#'\"]*", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?<![\w.%-])(?P<name>[\w.%-]++)(?P<sign>=\\?[\"']?)"
+    r"(?P<value>(?<=[\"'])[^\"'\\]+|[^\s&#\"'<>\\]+)"
+)
+"""`name=value`, in URLs and elsewhere."""
 _CREDENTIALS = re.compile(
     r"(?P<name>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|digest)\s+)?)"
     r"[^\s\"',;}]+",
@@ -36,35 +49,38 @@ _HOOK = re.compile(
     r"[^\s&\"'<>]+"
 )
 """Tokens in the addresses of robots of group chats."""
-_QUERY_SECRET = re.compile(
-    r"(?P<name>[?&#;][\w.%-]*(?:token|api[_-]?key|access[_-]?key|secret|signature|credential|jwt|"
-    r"session[_-]?id)=|[?&]sig=)[^\s&#\"'<>\\]+",
-    re.IGNORECASE,
-)
-"""Parameters of URLs that let in whoever has them."""
+FLAGS = frozenset({"true", "false", "none", "null", MASK})
+"""Values that are no secret, whatever their name."""
 _LEVELLED: set[str] = set()
 """Loggers that have a level of their own."""
-_SECRET_KEY = re.compile(
-    r"authorization$|passw|secret|api_?key|(?:^|_)cookies?$|(?:access|auth|refresh)_?token",
-    re.IGNORECASE,
-)
-"""Names under which values are secrets, whatever they look like."""
+_SECRET_WORDS = re.compile(SECRET_WORDS, re.IGNORECASE)
+
+
+@lru_cache(maxsize=4096)
+def is_secret_name(name: str) -> bool:
+    """Whether the value of what is called so is masked: of a header, a parameter, a setting, a
+    variable, a field of a log line. Only flags, and what is empty, are shown all the same."""
+    return _SECRET_WORDS.search(name) is not None
 
 
 def mask_secrets(text: str) -> str:
-    """The text without passwords and tokens in URLs, and values of Authorization headers."""
+    """The text without passwords in URLs, and without the values of what is named like a secret."""
     if "://" in text:
         text = _SERVER_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
         text = _URL_PASSWORD.sub(rf"\g<scheme>:{MASK}@", text)
     if "hook" in text or "access_token=" in text:
         text = _HOOK.sub(rf"\g<place>{MASK}", text)
-    if "=" in text and ("?" in text or "&" in text or "#" in text):
-        text = _QUERY_SECRET.sub(rf"\g<name>{MASK}", text)
-    if "passw" in text.lower():
-        text = _NAMED_PASSWORD.sub(rf"\g<name>{MASK}", text)
     if "uthorization" in text.lower():
         text = _CREDENTIALS.sub(rf"\g<name>{MASK}", text)
+    if "=" in text:
+        text = _NAMED.sub(_mask_named, text)
     return text
+
+
+def _mask_named(found: re.Match[str]) -> str:
+    if found["value"].lower() in FLAGS or not is_secret_name(found["name"]):
+        return found[0]
+    return f"{found['name']}{found['sign']}{MASK}"
 
 
 def mask_address(address: str) -> str:
@@ -214,12 +230,17 @@ def masked(value: Any) -> Any:
         return mask_secrets(value)
     if isinstance(value, Mapping):
         return {
-            str(key): MASK if _SECRET_KEY.search(str(key)) else masked(part)
+            str(key): MASK if _hides(part) and is_secret_name(str(key)) else masked(part)
             for key, part in value.items()
         }
     if isinstance(value, list | tuple):
         return [masked(part) for part in value]
     return value
+
+
+def _hides(value: Any) -> bool:
+    """Whether a value could be a secret: not one that is empty, or a flag."""
+    return not (value is None or isinstance(value, bool) or value == "")
 
 
 def _file_handler(path: Path, rotation: Rotation) -> logging.Handler:

@@ -101,6 +101,7 @@ async def test_a_webhook_gets_json_and_the_same_key_at_each_try(service: Receive
     assert await hook.send(MESSAGE) == "HTTP 200"
     (letter,) = service.letters
     assert (letter["schema"], letter["id"], letter["state"]) == (1, "m1", "firing")
+    assert letter["key"] == "m1"
     service.status, service.body = 302, "/a-long-secret-path has moved"
     with pytest.raises(NotDelivered, match="HTTP 302") as caught:
         await hook.send(MESSAGE)

@@ -257,6 +257,29 @@ async def test_a_successor_neither_repeats_nor_forgets(role: Callable[..., Role]
     assert world.inbox.told() == ["sink_down"]
 
 
+class Deadly(Inbox):
+    """Whoever tells it something dies before that can be noted."""
+
+    async def send(self, message: Message) -> str:
+        await super().send(message)
+        return await asyncio.Future()
+
+
+async def test_a_letter_whose_judge_dies_before_the_note_comes_again_with_the_same_id(
+    role: Callable[..., Role],
+) -> None:
+    world, deadly = World(role), Deadly()
+    first, second = world.watch(inbox=deadly), world.watch()
+    world.down = True
+    async with world.at_work(first) as (task,):
+        await until(lambda: bool(deadly.told()))
+        task.cancel()
+        async with world.at_work(second):
+            await until(lambda: bool(world.inbox.told()))
+    assert [message.id for message in world.inbox.messages] == [deadly.messages[0].id]
+    assert world.inbox.messages[0].text == deadly.messages[0].text
+
+
 async def test_a_holder_that_was_asleep_tells_nothing_more(role: Callable[..., Role]) -> None:
     world = World(role)
     asleep, woken, late = asyncio.Event(), asyncio.Event(), Inbox()

@@ -15,6 +15,7 @@ from tests.config_servers import (
     EtcdStore,
     FileStore,
     NacosStandIn,
+    NacosThreeStandIn,
     Store,
 )
 
@@ -244,3 +245,24 @@ async def test_the_place_of_a_server_that_is_none_is_named(tmp_path: Path) -> No
             with pytest.raises(SourceUnavailable, match="answers 404") as caught:
                 await anext(documents)
             assert "s3" not in str(caught.value)
+
+
+@pytest.mark.parametrize("secured", [False, True])
+async def test_a_nacos_without_the_api_is_named_as_one(secured: bool, tmp_path: Path) -> None:
+    store = NacosThreeStandIn(secured)
+    await store.start()
+    try:
+        async with watched(store, tmp_path) as (_, documents):
+            with pytest.raises(ConfigError, match=r"answers 404.*Nacos from 3\.2 on.*adapter") as e:
+                await anext(documents)
+            assert PASSWORD not in str(e.value)
+    finally:
+        await store.stop()
+
+
+async def test_a_configuration_that_nacos_does_not_have_is_waited_for(tmp_path: Path) -> None:
+    async with running("nacos", tmp_path) as store, watched(store, tmp_path) as (source, documents):
+        with pytest.raises(SourceUnavailable, match="there is no such configuration"):
+            await anext(documents)
+        await store.put(FIRST)
+        assert (await anext(aiter(source.watch()))).values == FIRST

@@ -87,6 +87,16 @@ class DirectClient:
         await _Sent()
         return self.answer()
 
+    async def hlen(self, key: str) -> Any:
+        return await self.execute_command("HLEN", key)
+
+    async def hkeys(self, key: str) -> Any:
+        return await self.execute_command("HKEYS", key)
+
+    async def hgetall(self, key: str) -> dict[bytes, bytes]:
+        words = await self.execute_command("HGETALL", key)
+        return dict(zip(words[::2], words[1::2], strict=True))
+
     async def info(self, section: str) -> dict[str, str]:
         """Asked once a connection: a server that restarts ends it."""
         if not self._info:

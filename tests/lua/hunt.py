@@ -22,15 +22,27 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.lua import mutants
+from tests.lua.book_mutants import BOOK_MUTANTS
+from tests.lua.books import BookMachine
 from tests.lua.direct import DirectClient
 from tests.lua.mutants import Mutant
 from tests.lua.steered import SteeredMachine
 from tests.lua.task_mutants import TASK_MUTANTS
 from tests.lua.tasks import TaskMachine
+from tests.lua.tuned import TunedMachine
+from tests.lua.tuned_mutants import TUNED_MUTANTS
 from tests.lua.twins import Backend, build_scripts
 from tests.servers import Server
 
-MUTANTS = (*mutants.MUTANTS, *TASK_MUTANTS)
+Machines = type[TaskMachine] | type[BookMachine]
+MACHINES: tuple[tuple[tuple[Mutant, ...], tuple[Machines, ...]], ...] = (
+    ((*mutants.MUTANTS, *TASK_MUTANTS), (TaskMachine, SteeredMachine)),
+    (TUNED_MUTANTS, (TunedMachine, TunedMachine)),
+    (BOOK_MUTANTS, (BookMachine, BookMachine)),
+)
+"""For each mutant the machine that walks first, and the one that walks when that met nothing."""
+
+MUTANTS = tuple(mutant for some, _ in MACHINES for mutant in some)
 SEEDS = Path(__file__).with_name("seeds.json")
 FEW = 20
 """Walks of a seed in `seeds.json`; a mutant that is noticed in twice as many needs none."""
@@ -65,7 +77,8 @@ def hunt(mutant: Mutant, server: Server, hint: int | None = None) -> Hunt:
     if first.noticed:
         return first
     walks = first.walks
-    for machine, of_seed in ((TaskMachine, None), (SteeredMachine, None), (SteeredMachine, 1)):
+    at_first, at_last = machines(mutant)
+    for machine, of_seed in ((at_first, None), (at_last, None), (at_last, 1)):
         whole = walk(mutant, server, BUDGET.max_examples, of_seed, machine)
         walks += whole.walks
         if whole.noticed:
@@ -73,17 +86,23 @@ def hunt(mutant: Mutant, server: Server, hint: int | None = None) -> Hunt:
     return Hunt(whole.noticed, walks)
 
 
+def machines(mutant: Mutant) -> tuple[Machines, ...]:
+    """See `MACHINES`."""
+    return next(found for some, found in MACHINES if mutant in some)
+
+
 def walk(
     mutant: Mutant,
     server: Server,
     most: int,
     of_seed: int | None = None,
-    machine: type[TaskMachine] = TaskMachine,
+    machine: Machines | None = None,
 ) -> Hunt:
     """Up to so many walks; the same ones where the same modules are loaded."""
     client = DirectClient(server.socket)
+    of_mutant, _ = machines(mutant)
 
-    class Machine(machine):  # type: ignore[misc, valid-type]
+    class Machine(machine or of_mutant):  # type: ignore[misc]
         pass
 
     if of_seed is not None:

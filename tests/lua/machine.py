@@ -274,11 +274,14 @@ class FrontierMachine(RuleBasedStateMachine):
         return answer
 
     def check_claim(self, run: int, claim: Claim) -> None:
-        """A claim never takes a host beyond the limit of its run, whoever holds the other slots."""
-        shard, limit = self.twins.shard, self.memory(run).concurrency
+        """A claim never takes a host beyond its limit, whoever holds the other slots."""
+        hosts = self.twins.shard.hosts
         for lease in claim.leases:
-            slots = shard.hosts.slots.get(lease.host, {})
-            assert sum(end > shard.hosts.clock.log for end in slots.values()) <= limit
+            slots, limit = (
+                hosts.slots.get(lease.host, {}),
+                hosts.weigh(self.memory(run), lease.host),
+            )
+            assert sum(end > hosts.clock.log for end in slots.values()) <= limit.most
             assert lease.deliveries <= MAX_DELIVERIES
 
     @rule(

@@ -192,7 +192,7 @@ MUTANTS = (
         "    left[#left + 1] = host\n",
         "    look_again(host, host_now + 1)\n",
     ),
-    Mutant("end is forgotten", "shard", "  finish()\nend", "end"),
+    Mutant("end is forgotten", "shard", "on_commit() end\n  finish()\n", "on_commit() end\n"),
     Mutant(
         "end is early",
         "shard",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from hashlib import sha1
 from typing import Any
 
 from tests.lua.direct import DirectClient
 
 from orbweb.frontier.base import RunState, clock_step_ms
 from orbweb.frontier.keys import ShardKeys
+from orbweb.frontier.memory_hosts import Hosts
 from orbweb.frontier.memory_seen import BloomMarks, Seen
 from orbweb.frontier.memory_state import MemoryShard, Place, Run
-from orbweb.frontier.valkey import pack_row, policy_words, tells_words
+from orbweb.frontier.operator import Author
+from orbweb.frontier.valkey import pack_row, policy_words, said_lines, tells_words
 
 READ_ALL = b"""
 local out = {}
@@ -34,6 +37,9 @@ State = dict[str, Any]
 
 FAR = 10**15
 """A time that no test comes to (ms)."""
+
+AUTHOR = Author("ann", "429s")
+"""Who pauses runs, and why."""
 
 
 class Dumper:
@@ -201,9 +207,44 @@ def _shard_state(shard: MemoryShard, keys: ShardKeys) -> Iterator[tuple[str, Any
             for base, (run, spoke) in hosts.pace.items()
         },
     )
+    yield keys.tuned, _tuned(hosts)
+    yield keys.tuned_by, _said(hosts)
     for key, rows in shard.task_lists.items():
         yield keys.task_list(key), [f"{task} {value.decode()}" for task, value in rows]
     yield keys.current, {f"{job}:{run}": epoch for (job, run), epoch in shard.current.items()}
+
+
+def _tuned(hosts: Hosts) -> dict[str, str]:
+    """The strictest words on single hosts, and from where nodes have them: s, or else o."""
+    words = [
+        (host, pace, source)
+        for _, said in hosts.said.values()
+        for source, of_hosts in (("s", said.hosts), ("o", said.others))
+        if source == "o" or said.version == hosts.said_version
+        for host, pace in of_hosts.items()
+    ]
+
+    def source_of(host: str, part: slice) -> str:
+        holds = hosts.tuned[host][part]
+        if holds[0] is None:
+            return "-"
+        return max(source for name, pace, source in words if name == host and pace[part] == holds)
+
+    tuned = {
+        host: f"{pace.words()} {source_of(host, slice(0, 2))} {source_of(host, slice(2, 4))}"
+        for host, pace in hosts.tuned.items()
+    }
+    return tuned | ({"@": str(hosts.tuned_until)} if tuned else {})
+
+
+def _said(hosts: Hosts) -> dict[str, str]:
+    """What nodes say of single hosts: the same words are kept once."""
+    said = {"@": str(hosts.said_version)} if hosts.said_version else {}
+    for node, (until, tuning) in hosts.said.items():
+        words = said_lines(tuning.hosts, "s") + said_lines(tuning.others, "o")
+        name = sha1(words.encode(), usedforsecurity=False).hexdigest()
+        said |= {node: f"{until} {tuning.version} {name}", f"={name}": words}
+    return said
 
 
 def _run_state(run: Run, keys: ShardKeys) -> Iterator[tuple[str, Any]]:
@@ -315,13 +356,16 @@ def _meta(run: Run) -> dict[str, str]:
         "shards": run.shards if run.shards > 1 else 0,
         "laid": int(bool(run.laid)),
         "paused": FAR if run.paused else 0,
+        "tuned": run.tuned,
         "policy": policy_words(run.config),
         "tells": tells_words(run.config),
         "responses": run.config.kept_responses,
         **{name: run.counters[name] for name in ("items", "retried", "reaped", "fenced")},
     }
-    state = "done" if run.state is RunState.DONE else "running"
-    return {"state": state} | {name: str(n) for name, n in numbers.items() if n}
+    texts = {"state": "done" if run.state is RunState.DONE else "running"}
+    if run.paused:
+        texts |= {"paused_by": AUTHOR.by, "paused_why": AUTHOR.why}
+    return texts | {name: str(n) for name, n in numbers.items() if n}
 
 
 def comparable(state: State, keys: ShardKeys, shard: MemoryShard) -> State:

@@ -8,13 +8,16 @@ from functools import cache
 from typing import Any
 
 from tests.lua.direct import DirectClient, run_now, run_together
-from tests.lua.state import FAR, Dumper, State, check_sound, comparable, living, told
+from tests.lua.operators import Operators
+from tests.lua.state import AUTHOR, FAR, Dumper, State, check_sound, comparable, living, told
 
 from orbweb.errors import ConfigError, RunLost
 from orbweb.frontier.base import Held, NewRequest, Opened, RunConfig
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.memory import MemoryFrontier
+from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.memory_state import MemoryShard
+from orbweb.frontier.operator import UNTOUCHED
 from orbweb.frontier.scripts import (
     SEEING,
     SEEN_KINDS,
@@ -32,14 +35,27 @@ SEEN_OPERATIONS: dict[str, Callable[..., Any]] = {
     "forget": lambda seen, wall, mark, host: seen.forget(mark, host, wall),
     "forget host": lambda seen, wall, host: seen.forget_host(host, wall),
     "forget older": lambda seen, wall, age: seen.forget_older(age, wall),
+    "learn": lambda seen, wall, *marks: sum(learn(seen, wall, mark) for mark in marks),
 }
 SEEN_SCRIPTS = {
     "check": ("seen_check",),
     "forget": ("seen_forget", "url"),
     "forget host": ("seen_forget", "host"),
     "forget older": ("seen_forget", "older"),
+    "learn": ("seen_learn",),
 }
+
+
+def learn(seen: Seen, wall: int, mark: int) -> bool:
+    """Let it count as seen; whether it did not."""
+    is_new = not seen.has(mark, "", wall)
+    if is_new:
+        seen.put(mark, "")
+    return is_new
+
+
 OPERATOR_FIELDS = ("limit", "limit_until", "paused", "ceiling", "ceiling_until")
+JOURNAL_MS = 30_000
 JOBS = (("a", "r1"), ("a", "r2"), ("b", ""), ("c", ""))
 SHARDS = (1, 1, 4, 4)
 """Over how many shards each is spread. This is shard 0 of the third run, another of the last."""
@@ -110,6 +126,7 @@ class Twins:
         self.backends = backends
         self.counts = counts
         self.shard = MemoryShard(lambda: self.wall, self.epoch)
+        self.operators = Operators(self.shard)
         runs = [(*names, shards) for names, shards in zip(JOBS, SHARDS, strict=True)]
         self.memory = [MemoryFrontier(self.shard, job, run, shards=n) for job, run, n in runs]
         self.servers = []
@@ -117,6 +134,8 @@ class Twins:
             backend.client.call("FLUSHALL")
             self.servers.append([backend.frontier(*facts, self.epoch) for facts in runs])
         self.collect_at: dict[str, float] = {}
+        self.beside: list[Callable[[], State]] = [lambda: self.operators.state(KEYS)]
+        """Tell what the servers must hold beside what the frontier in memory knows."""
 
     def epoch(self) -> str:
         return f"e{self.epochs}"
@@ -193,16 +212,21 @@ class Twins:
             assert answer == memory, f"{name}{words}: memory {memory}, server {answer}"
         return memory
 
-    def steer(self, host: str, fields: dict[str, int]) -> None:
-        """Set what an operator may say of a host; an empty dict takes all of it back."""
-        record = self.shard.hosts.records.setdefault(host, {})
-        for name in OPERATOR_FIELDS:
-            record.pop(name, None)
-        record |= {name: float(value) for name, value in fields.items()}
+    def steer(
+        self,
+        host: str,
+        fields: Mapping[str, int],
+        entry: tuple[str, str] = (UNTOUCHED, UNTOUCHED),
+        line: str = "",
+    ) -> Any:
+        """Set all that an operator may say of a host; what is not in `fields` is taken back."""
+        words = {name: str(fields.get(name, "")) for name in OPERATOR_FIELDS}
+        memory = self.operators.steer(self.wall, host, words, entry, line)
+        pairs = [word for pair in words.items() for word in pair]
         for backend in self.backends:
-            backend.client.call("HDEL", KEYS.host(host), *OPERATOR_FIELDS)
-            for name, value in fields.items():
-                backend.client.call("HSET", KEYS.host(host), name, value)
+            answer = self._shard_call(backend, "steer", host, *entry, line, *pairs)
+            assert in_text(answer) == memory, f"steer{words}: memory {memory}, server {answer}"
+        return memory
 
     def put_on_list(self, key: str, tasks: list[tuple[str, bytes]]) -> None:
         """Let tasks wait in a list that belongs to no run."""
@@ -220,17 +244,41 @@ class Twins:
         for backend, frontiers in zip(self.backends, self.servers, strict=True):
             backend.client.call("HSET", frontiers[run].run.loads, node, load)
 
+    def pass_time(self, ms: int) -> None:
+        """As if the shard had been looked at all the while."""
+        self.shard.hosts.clock.log += ms
+        for backend in self.backends:
+            backend.client.call("HINCRBY", KEYS.clock, "log", ms)
+
     def pause(self, run: int) -> None:
         """Pause the run, or let it go on."""
-        memory = self.shard.runs.get(self.memory[run]._base)
-        if memory is None:
+        if self.memory[run]._base not in self.shard.runs:
             return
-        memory.paused = not memory.paused
+        found = self.memory[run]._begin()
+        until = "" if found.paused else str(FAR)
+        memory = self.operators.pause(found, until, "line")
+        for frontiers in self.servers:
+            frontiers[run].caller.time = self.wall
+            answer = run_now(frontiers[run]._call("pause", until, *AUTHOR, "line"))
+            assert in_text(answer) == memory
+
+    def journal(self, run: int, what: str) -> Any:
+        """Begin, go on with or end noting what leaves the run."""
+        answers = []
         for backend, frontiers in zip(self.backends, self.servers, strict=True):
-            meta = frontiers[run].run.meta
-            backend.client.call(
-                *(("HSET", meta, "paused", FAR) if memory.paused else ("HDEL", meta, "paused"))
+            answers.append(
+                self._shard_call(backend, "journal", what, JOURNAL_MS, run=frontiers[run])
             )
+        assert len(set(answers)) == 1, f"journal {what}: {answers}"
+        return answers[0]
+
+    def noted(self, run: int) -> list[set[str]]:
+        """On each server, the ids of requests that were noted as they left."""
+        found = [
+            backend.client.call("HKEYS", frontiers[run].run.left)
+            for backend, frontiers in zip(self.backends, self.servers, strict=True)
+        ]
+        return [{id.decode() for id in ids} for ids in found]
 
     def fsck(self, run: int) -> None:
         """The repair finds nothing, and changes nothing but the clocks, as `recover` does."""
@@ -272,14 +320,19 @@ class Twins:
             else:
                 raise AssertionError("collecting does not end")
 
-    def _shard_call(self, backend: Backend, name: str, *args: Any) -> Any:
+    def _shard_call(
+        self, backend: Backend, name: str, *args: Any, run: ValkeyFrontier | None = None
+    ) -> Any:
         caller = ScriptCaller(backend.client, self.wall)  # type: ignore[arg-type]
         caller.scripts = backend.scripts
-        return run_now(caller.call(name, (KEYS.tag,), args))
+        keys = (KEYS.tag, run.run.base) if run and run.run else (KEYS.tag,)
+        return run_now(caller.call(name, keys, args))
 
     def compare(self) -> None:
         """Every key of every server holds what the twin in memory says, and the state is sound."""
         expected = told(self.shard, KEYS, self.collect_at)
+        for beside in self.beside:
+            expected |= beside()
         compared: list[Any] = []
         for read in run_together([backend.dumper.read() for backend in self.backends]):
             if isinstance(read, Exception):
@@ -299,6 +352,11 @@ def told_error(answer: Any) -> Any:
         if isinstance(answer, error):
             return error
     return answer
+
+
+def in_text(answer: list[Any]) -> list[Any]:
+    """What a script returns, with its words as texts."""
+    return [word.decode() if isinstance(word, bytes) else word for word in answer]
 
 
 def difference(expected: State, state: State) -> str:

@@ -18,6 +18,8 @@ from tests.servers import Server
 from orbweb.errors import StoreUnavailable
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.base import DeadLetter
+from orbweb.frontier.keys import ShardKeys
+from orbweb.frontier.operator import Author
 from orbweb.frontier.servers import OneServer
 
 
@@ -356,6 +358,25 @@ async def test_a_worker_whose_run_is_gone_says_so(store: Server) -> None:
         store.client().flushall()
         stats = await running
     assert stats["finish_reason"] == "run_lost"
+    assert store.client().hkeys(ShardKeys("orbweb").alerts("lost")) == [b"scrapybot.tree/"]
+
+
+@pytest.mark.parametrize("author", [Author("li", "too old"), None])
+async def test_a_reset_run_is_an_alarm_only_if_nobody_answers_for_it(
+    store: Server, author: Author | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Site(tree(5000, delay=0.01)) as site:
+        running = asyncio.ensure_future(crawl(at(site), project(store)))
+        await until(lambda: len(site.hits) >= 20)
+        servers = OneServer(store.url)
+        admin = Admin(servers, "orbweb")
+        await admin.reset((await admin.runs("scrapybot.tree"))[0], seen=True, author=author)
+        await servers.aclose()
+        stats = await running
+    assert stats["finish_reason"] == "run_lost"
+    noted = store.client().hkeys(ShardKeys("orbweb").alerts("lost"))
+    assert noted == ([] if author else [b"scrapybot.tree/"])
+    assert ("was reset by li (too old)" in caplog.text) == (author is not None)
 
 
 def test_a_worker_without_a_store_does_not_begin(store: Server) -> None:

@@ -138,5 +138,5 @@ def test_the_life_of_an_entry() -> None:
         revoked(three, "h", by="eve", why="x", at_ms=NOW)
     again = requested(three, "h", 500, by="ann", contact="", why="r", at_ms=NOW)
     assert again.state(NOW) is RateState.REQUESTED
-    assert unpack(pack(two).encode()) == two
-    assert unpack(b'{"host": "h", "later": 1}') == Rate("h")
+    assert unpack("h", pack(two).encode()) == two
+    assert unpack("h", b'{"host": "h", "later": 1}') == Rate("h")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orbweb.alarms.facts import number_of
 from orbweb.alarms.notices import Silence
 from orbweb.frontier.notes import Note
 
@@ -14,7 +15,7 @@ def silence_of(note: Note) -> Silence:
     said = note.said
     return Silence(
         pattern=note.name,
-        until_ms=int(said.get("until_ms") or 0),
+        until_ms=int(number_of(said.get("until_ms"))),
         by=str(said.get("by", "")),
         reason=str(said.get("reason", "")),
     )

@@ -26,7 +26,7 @@ from orbweb.frontier.server import answer_of
 from orbweb.frontier.servers import Servers
 from orbweb.model.reasons import Reason
 from orbweb.monitor import baseline
-from orbweb.monitor.counts import decode, total
+from orbweb.monitor.counts import total_told
 from orbweb.monitor.quality import total as tally_total
 
 ENDED_LOOKS = 12
@@ -130,7 +130,7 @@ class FleetReader:
         info, counts = view.info, view.info.status
         done = counts.state is RunState.DONE
         unusual = _unusual(before) if before is not None else await self._look_at_items(info)
-        totals = total(decode(each) for each in view.counts)
+        totals = total_told(view.counts)
         return RunFacts(
             job=info.job,
             run=info.run,

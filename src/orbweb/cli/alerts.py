@@ -17,7 +17,7 @@ from orbweb.alarms.wording import end_line, line
 from orbweb.cli import show
 from orbweb.cli.acts import Asked, near, say_undo, unknown
 from orbweb.cli.store import ask, existing_store
-from orbweb.errors import ConfigError
+from orbweb.errors import ConfigError, OrbwebError
 from orbweb.frontier.notes import NoteBook, NoteKind
 from orbweb.frontier.roles import Role
 from orbweb.frontier.servers import reach
@@ -205,7 +205,19 @@ def _silence_record(silence: Silence) -> dict[str, Any]:
 async def _read(notes: NoteBook, role: Role) -> tuple[Docket, list[Silence], int]:
     kept = await role.recorded()
     silences = [silence_of(note) for note in await notes.read(NoteKind.SILENCE)]
-    return decode(kept) if kept else Docket(), silences, await notes.now_ms()
+    return _docket(kept), silences, await notes.now_ms()
+
+
+def _docket(kept: bytes | None) -> Docket:
+    """What the judge has put down; a note says when another version did, with which alarms begin
+    anew as soon as this one judges."""
+    if kept is None:
+        return Docket()
+    try:
+        return decode(kept)
+    except OrbwebError as error:
+        show.note(f"what the last judge has put down cannot be read: {error}")
+        return Docket()
 
 
 def _ask(settings: Settings, question: Any) -> Any:

@@ -13,7 +13,7 @@ from orbweb.cli.watch import meant_run, run_name
 from orbweb.errors import OrbwebError
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.base import TASKS_HOST, DeadLetter
-from orbweb.log import MASK, mask_secrets, masked
+from orbweb.log import MASK, is_secret_name, mask_secrets, masked
 from orbweb.model.codec import decode
 from orbweb.model.reasons import Reason
 from orbweb.model.request import Request
@@ -141,8 +141,7 @@ def _print_answer(answer: Answer, request: Request | None) -> None:
 def _secrets_of(request: Request) -> list[str]:
     """Values that the request carries under a secret's name: some sites repeat them."""
     headers = dict(request.requests_kwargs.get("headers") or {})
-    shown = masked(headers)
-    texts = [str(value) for name, value in headers.items() if shown[str(name)] == MASK]
+    texts = [str(value) for name, value in headers.items() if is_secret_name(str(name))]
     texts += map(str, dict(request.cookies or {}).values())
     words = {word for text in texts for word in re.split(r"[\s;=,]+", text)}
     return [word for word in words if len(word) > LONGEST_HARMLESS]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orbweb.cli import show
 from orbweb.cli.store import ask
 from orbweb.cli.watch import run_name
-from orbweb.errors import ConfigError
+from orbweb.errors import ConfigError, OrbwebError
 from orbweb.frontier.admin import Admin, RunInfo
 from orbweb.frontier.items import FailedItem
-from orbweb.kafka.envelope import decode
+from orbweb.kafka.envelope import UnreadableMessage, decode
 from orbweb.log import mask_secrets
 from orbweb.model.reasons import Reason
-from orbweb.monitor.quality import total
+from orbweb.monitor import quality
+from orbweb.monitor.quality import Tally
 from orbweb.settings import Settings
 
 LONGEST_ERROR = 160
@@ -78,7 +79,7 @@ def show_quality(settings: Settings, job: str, run: str | None, *, as_json: bool
         return info, await admin.items(info).told()
 
     info, told = ask(settings, look)
-    tally = total(told.values())
+    tally = _readable(told)
     fields = [
         {
             "table": table,
@@ -105,6 +106,17 @@ def show_quality(settings: Settings, job: str, run: str | None, *, as_json: bool
                 for one in fields
             ],
         )
+
+
+def _readable(told: Mapping[str, bytes]) -> Tally:
+    """The sum of what nodes have told of items; a note names those that another version wrote."""
+    tally = Tally()
+    for node, counts in told.items():
+        try:
+            tally.add(quality.decode(counts))
+        except OrbwebError as error:
+            show.note(f"what node {node} has counted is left out: {error}")
+    return tally
 
 
 def _types(kinds: Any) -> str:
@@ -134,7 +146,6 @@ async def find_failed(
 
 
 def _record(one: FailedItem) -> dict[str, Any]:
-    row = dict(decode(one.envelope).row) if one.envelope else None
     return {
         "key": one.key,
         "table": one.table,
@@ -143,5 +154,16 @@ def _record(one: FailedItem) -> dict[str, Any]:
         "at": one.at_ms,
         "url": mask_secrets(one.url),
         "request": one.request_id,
-        "item": row,
+        "item": _row(one),
     }
+
+
+def _row(one: FailedItem) -> dict[str, Any] | None:
+    """The item; None when it cannot travel, or another version wrote it."""
+    if not one.envelope:
+        return None
+    try:
+        return dict(decode(one.envelope).row)
+    except UnreadableMessage as error:
+        show.note(f"the item {one.key} cannot be read: {error}")
+        return None

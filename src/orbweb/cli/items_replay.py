@@ -15,7 +15,7 @@ from orbweb.engine.shutdown import ExitCode
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.items import FailedItem
-from orbweb.kafka.envelope import decode
+from orbweb.kafka.envelope import Envelope, UnreadableMessage, decode
 from orbweb.log import mask_secrets
 from orbweb.model.item import ItemRecord, Origin
 from orbweb.pipelines.buffer import ItemBuffer, Rejected
@@ -75,16 +75,14 @@ async def _submit_all(
         if not one.envelope:
             again[one.id] = f"it cannot be replayed, its values cannot travel: {one.error}"
             continue
+        try:
+            envelope = decode(one.envelope)
+        except UnreadableMessage as error:
+            again[one.id] = str(error)
+            continue
         await buffer.wait_for_room()
-        origin = Origin(
-            epoch,
-            one.request_id,
-            "replay",
-            decode(one.envelope).version,
-            one.part,
-            complete=False,
-        )
-        waiting[one.id] = buffer.submit([_as_record(one)], origin)
+        origin = Origin(epoch, one.request_id, "replay", envelope.version, one.part, complete=False)
+        waiting[one.id] = buffer.submit([_as_record(one, envelope)], origin)
     if waiting:
         await asyncio.wait(waiting.values(), timeout=REPLAY_SECONDS)
     for id, answer in waiting.items():
@@ -95,8 +93,7 @@ async def _submit_all(
     return again
 
 
-def _as_record(one: FailedItem) -> ItemRecord:
-    envelope = decode(one.envelope)
+def _as_record(one: FailedItem, envelope: Envelope) -> ItemRecord:
     return ItemRecord(
         one.key,
         one.table,

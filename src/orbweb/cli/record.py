@@ -11,9 +11,9 @@ from orbweb.cli import show
 from orbweb.cli.bench import Wish, on_bench
 from orbweb.cli.new import template
 from orbweb.cli.options import pairs
-from orbweb.cli.scrub import SECRET_NAME, Scrubber
+from orbweb.cli.scrub import Scrubber
 from orbweb.errors import ConfigError
-from orbweb.log import mask_secrets
+from orbweb.log import is_secret_name, mask_secrets
 from orbweb.model.reasons import Reason
 from orbweb.model.url import beside
 from orbweb.replay.bench import Bench
@@ -111,7 +111,7 @@ def without_secrets(page: RecordedPage) -> RecordedPage:
 
 
 def _harmless(headers: Mapping[str, str], scrub: Scrubber) -> dict[str, Any]:
-    return {name: scrub(value) for name, value in headers.items() if not SECRET_NAME.search(name)}
+    return {name: scrub(value) for name, value in headers.items() if not is_secret_name(name)}
 
 
 def _tell(page: RecordedPage, parsed: Parsed) -> None:

@@ -7,20 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from orbweb.log import MASK, mask_address, mask_secrets
+from orbweb.log import MASK, SECRET_WORDS, is_secret_name, mask_address, mask_secrets
 from orbweb.model.request import Request
 
 SHORTEST = 4
 """Characters: what is shorter is taken out by its name only, as it may stand anywhere."""
 
-_NAME = (
-    r"[\w.%-]*(?:passw|pwd|secret|token|api[_-]?key|apikey|auth|sess(?:ion)?[_-]?id|session|"
-    r"signature|credential|cookie|jwt|private[_-]?key|access[_-]?key)[\w.%-]*"
-)
-SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
-
 _NAMED = re.compile(
-    rf"(?P<name>\b{_NAME}\\?[\"']?\s*(?:=|:|%3D)\s*\\?[\"']?)(?!{re.escape(MASK)})"
+    rf"(?P<name>\b[\w.%-]*{SECRET_WORDS}[\w.%-]*\\?[\"']?\s*(?:=|:|%3D)\s*\\?[\"']?)"
+    rf"(?!{re.escape(MASK)})"
     r"(?P<value>(?:(?:basic|bearer|digest|token)\s+)?[^\s\"'\\&<>,;}\])]+)",
     re.IGNORECASE,
 )
@@ -30,7 +25,8 @@ _COOKIES = re.compile(
 _USER = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/?#@\"'<>]+@", re.IGNORECASE)
 _SCHEMES = re.compile(r"\b(?P<name>basic|bearer|digest)\s+[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE)
 _JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+")
-_SHORT_QUERY = re.compile(r"(?P<name>[?&](?:key|sig|sid|code|pass|user|login)=)[^\s&#\"'<>]+", re.I)
+_SHORT_QUERY = re.compile(r"(?P<name>[?&](?:key|code|user|login)=)[^\s&#\"'<>]+", re.IGNORECASE)
+"""Most often no secrets, so they are masked only in what leaves the machine."""
 
 
 class Scrubber:
@@ -68,9 +64,7 @@ class Scrubber:
             return self(value)
         if isinstance(value, Mapping):
             return {
-                self(str(key)): MASK
-                if part and SECRET_NAME.fullmatch(str(key))
-                else self.value(part)
+                self(str(key)): MASK if part and is_secret_name(str(key)) else self.value(part)
                 for key, part in value.items()
             }
         if isinstance(value, list | tuple):
@@ -83,7 +77,7 @@ def secrets_of(values: Mapping[str, Any], secret: Iterable[str]) -> Iterator[str
     declared = set(secret)
     for name, value in values.items():
         for text in _texts(value):
-            if SECRET_NAME.search(name):
+            if is_secret_name(name):
                 yield text
             if name in declared or "://" in text:
                 yield from _parts(text)
@@ -93,7 +87,7 @@ def secrets_of_request(request: Request) -> Iterator[str]:
     """What a request says of who sends it: its secret headers, cookies and parameters."""
     options = request.requests_kwargs
     for name, value in (options.get("headers") or {}).items():
-        if not SECRET_NAME.fullmatch(str(name)):
+        if not is_secret_name(str(name)):
             continue
         for text in _texts(value):
             yield text
@@ -110,7 +104,7 @@ def secrets_of_request(request: Request) -> Iterator[str]:
 def secrets_of_environment(environ: Mapping[str, str]) -> Iterator[str]:
     """Values of variables that are named like a secret, and passwords in the others."""
     for name, value in environ.items():
-        if SECRET_NAME.search(name):
+        if is_secret_name(name):
             yield value
         if "://" in value:
             yield from _parts(value)
@@ -140,5 +134,5 @@ def _parts(text: str) -> Iterator[str]:
             before, _, after = shown.partition(MASK)
             yield address[len(before) : len(address) - len(after)]
         name, equals, value = address.partition("=")
-        if equals and SECRET_NAME.search(name.rpartition("?")[2]):
+        if equals and is_secret_name(name.rpartition("?")[2]):
             yield value

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from orbweb.cli import show
+from orbweb.cli.acts import user_name
 from orbweb.cli.store import ask
 from orbweb.cli.watch import go_on, living, meant_run, refuse_unclear_run, run_name, unfinished
 from orbweb.errors import ConfigError
 from orbweb.frontier.admin import Admin, NodeInfo, RunInfo
 from orbweb.frontier.base import RunState, Status
+from orbweb.frontier.operator import Author
 from orbweb.model.reasons import Reason
 from orbweb.settings import Settings
 
@@ -43,7 +45,7 @@ def reset(settings: Settings, job: str, run: str | None, *, seen: bool, yes: boo
         if not await asyncio.to_thread(show.agree, _question(info, working, seen), yes):
             print("nothing was done")
             return
-        await admin.reset(info, seen=seen)
+        await admin.reset(info, seen=seen, author=Author(user_name()))
         while (await admin.collect())[0]:
             pass
         print(f"{job} · run {run_name(info.run)} is forgotten; this cannot be undone")

@@ -1,4 +1,4 @@
-"""Live values from Nacos (1.x and 2.x), by the long poll of its open API.
+"""Live values from Nacos (1.x to 3.1), by the long poll of its open API, version 1.
 
 One configuration (data id) holds the document as TOML or JSON.
 https://nacos.io/en/docs/v2/guide/user/open-api/
@@ -15,7 +15,10 @@ from orbweb.config.watching import LOOK_SECONDS, Watching
 from orbweb.config.web import Answer, Web, refused
 from orbweb.errors import ConfigError, SourceUnavailable
 
-NOT_FOUND = 404
+NOT_FOUND, GONE = 404, 410
+NO_SUCH = "config data not exist"
+"""What Nacos says when it is asked for a configuration that it does not have."""
+
 REFUSED = (401, 403)
 WORD, LINE = "\x02", "\x01"
 """What stands between the words of a listened configuration, and at its end."""
@@ -76,6 +79,7 @@ class NacosSource(Watching):
         if self._login[0] and not self._token:
             await self._log_in()
         answer = await self._send(method, path, seconds, **kwargs)
+        self._check_api(answer)
         if answer.status in REFUSED and self._login[0]:  # a token holds for some hours
             await self._log_in()
             answer = await self._send(method, path, seconds, **kwargs)
@@ -93,11 +97,21 @@ class NacosSource(Watching):
         self._token = ""
         login = {"username": self._login[0], "password": self._login[1]}
         answer = await self._web.ask("POST", "/nacos/v1/auth/login", data=login)
+        self._check_api(answer)
         if answer.status in REFUSED:
             raise ConfigError(f"{self.name} refuses user or password of CONFIG_SOURCE")
         if answer.status != 200:
             raise refused(self.name, answer)
         self._token = str(answer.json(self.name).get("accessToken", ""))
+
+    def _check_api(self, answer: Answer) -> None:
+        """Raises `ConfigError` when the server does not know what it was asked for at all."""
+        if answer.status in (NOT_FOUND, GONE) and NO_SUCH not in answer.text:
+            raise ConfigError(
+                f"{self.name} answers {answer.status}: it lacks version 1 of Nacos's open API, as "
+                "Nacos from 3.2 on does. Orbweb does not speak the API of Nacos 3: add Nacos's "
+                "nacos-api-legacy-adapter to the server, or take another CONFIG_SOURCE"
+            )
 
 
 def _md5(text: str) -> str:

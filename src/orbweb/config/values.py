@@ -94,7 +94,11 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def unpack(cls, text: bytes) -> Line:
-        return msgspec.json.decode(text, type=cls)
+        """What is no line of this version has the version 0, and says so instead of its reason."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.DecodeError as error:
+            return cls(0, 0, "?", "unreadable", why=f"this line cannot be read: {error}")
 
 
 class LiveValues(msgspec.Struct, frozen=True):
@@ -201,8 +205,13 @@ class LiveValues(msgspec.Struct, frozen=True):
         then = {entry.slot: entry for entry in self.entries}
         at = self.version
         for line in lines:
-            if line.version <= version:
+            if at == version or 0 < line.version <= version:
                 break
+            if not line.version:
+                raise ConfigError(
+                    f"what changed in version {at} cannot be read, so what held before it is not "
+                    f"known; the present version is {self.version}"
+                )
             for change in line.changes:
                 if change.after is not None:
                     then.pop(change.after.slot, None)

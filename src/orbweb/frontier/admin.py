@@ -16,6 +16,7 @@ from orbweb.frontier.configbook import ConfigBook
 from orbweb.frontier.items import ValkeyItemBook
 from orbweb.frontier.jobbook import JobBook
 from orbweb.frontier.keys import RunKeys, ShardKeys, clean, split_run_name
+from orbweb.frontier.operator import AuditLine, Author
 from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.runbook import RunBook
 from orbweb.frontier.seen_admin import SeenAdmin
@@ -31,6 +32,9 @@ from orbweb.frontier.valkey import ScriptCaller, ValkeyFrontier, Word, parse_bod
 from orbweb.frontier.weight import Weight, weigh
 
 PAGE = 500
+
+RESET = "reset"
+"""The verb of an operator's act in the audit trail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +144,9 @@ class Admin:
         beats = await answer_of(self._client.hgetall(self._keys(info, 0).beats))
         found = []
         for node, record in beats.items():
-            wall, beat = record.split(b"\n", 1)
-            found.append(NodeInfo(node.decode(), max(0, now - int(wall)), beat))
+            wall, _, beat = record.partition(b"\n")
+            at_ms = int(wall) if wall.isdigit() else 0
+            found.append(NodeInfo(node.decode(errors="replace"), max(0, now - at_ms), beat))
         return sorted(found, key=lambda node: node.node)
 
     async def dead_letters(self, info: RunInfo, ids: str = "*") -> AsyncIterator[DeadLetter]:
@@ -220,14 +225,41 @@ class Admin:
         """Ask every node of the run to stop, and let a resident run end."""
         await self._frontier(info.job, info.run, info.epoch, info.status.shards).stop()
 
-    async def reset(self, info: RunInfo, *, seen: bool, only: bool = False) -> None:
+    async def reset(
+        self, info: RunInfo, *, seen: bool, only: bool = False, author: Author | None = None
+    ) -> None:
         """Forget a run; the next start begins anew. `seen`: also what the job's runs share.
 
-        `only`: this incarnation of it; one that has taken its place meanwhile stays.
+        `only`: this incarnation of it; one that has taken its place meanwhile stays. `author`: an
+        operator does it, which is recorded, and is no alarm.
         """
         words = (clean(info.job), clean(info.run), int(seen), info.epoch if only else "")
+        line = "" if author is None else await self._reset_line(info, author, seen)
         for shard in reversed(range(info.status.shards)):  # who is interrupted finds it once more
-            await self._call(shard, "reset", words)
+            await self._call(shard, "reset", (*words, "" if shard else line))
+
+    async def _reset_line(self, info: RunInfo, author: Author, seen: bool) -> str:
+        seconds, micros = await answer_of(self._client.time())
+        return AuditLine(
+            seconds * 1000 + micros // 1000,
+            author.by,
+            RESET,
+            job=info.job,
+            run=info.run,
+            before=_incarnation(info.epoch),
+            after=f"forgotten{', with what was seen' if seen else ''}",
+            why=author.why,
+        ).pack()
+
+    async def reset_by(self, job: str, run: str, epoch: str) -> AuditLine | None:
+        """The operator's act, among the latest thousand, that has reset this incarnation of a run;
+        None when there is none."""
+        wanted = (RESET, job, run, _incarnation(epoch))
+        for text in reversed(await answer_of(self._client.lrange(self._shard.audit, -1000, -1))):
+            line = AuditLine.unpack(text)
+            if (line.verb, line.job, line.run, line.before) == wanted:
+                return line
+        return None
 
     async def collect(self, keys: int = 1000) -> tuple[int, list[tuple[str, str, int]]]:
         """Unlink up to `keys` keys of runs that are reset or past their time.
@@ -304,3 +336,8 @@ class Admin:
     async def _call(self, shard: int, name: str, words: Sequence[Word]) -> Any:
         caller = ScriptCaller(self._servers.of_shard(shard), self.now)
         return await caller.call(name, (ShardKeys(self._prefix, shard).tag,), words)
+
+
+def _incarnation(epoch: str) -> str:
+    """How the audit trail names one incarnation of a run."""
+    return f"epoch {epoch}" if epoch else ""

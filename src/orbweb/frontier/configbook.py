@@ -138,5 +138,5 @@ class ConfigBook:
 
 
 def _ack(record: bytes) -> tuple[int, bytes]:
-    at_ms, text = record.split(b"\n", 1)
-    return int(at_ms), text
+    at_ms, _, text = record.partition(b"\n")
+    return int(at_ms) if at_ms.isdigit() else 0, text

@@ -28,6 +28,6 @@ class Deliveries:
         """How many tries there were, by channel and result."""
         found = Counter[tuple[str, str]]()
         for name, number in (await answer_of(self._client.hgetall(self._key))).items():
-            result, _, channel = name.decode().partition(" ")
-            found[channel, result] += int(number)
+            result, _, channel = name.decode(errors="replace").partition(" ")
+            found[channel, result] += int(number) if number.isdigit() else 0
         return found

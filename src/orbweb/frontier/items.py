@@ -187,14 +187,15 @@ class ValkeyItemBook:
         await answer_of(self._client.hset(self._keys.failed_items, mapping=rows))
 
     async def failed(self) -> list[FailedItem]:
-        """All failed items of the run, the oldest first."""
+        """All failed items of the run, the oldest first. The error of one that cannot be read says
+        so, and it has no envelope."""
         found: list[FailedItem] = []
         cursor = 0
         while True:
             cursor, page = await answer_of(
                 self._client.hscan(self._keys.failed_items, cursor, count=PAGE)
             )
-            found += [msgspec.msgpack.decode(row, type=FailedItem) for row in page.values()]
+            found += [_failed_item(name, row) for name, row in page.items()]
             if cursor == 0:
                 unique = {each.id: each for each in found}
                 return sorted(unique.values(), key=lambda each: (each.at_ms, each.id))
@@ -232,6 +233,15 @@ class ValkeyItemBook:
         oldest = sorted(found, key=lambda name: bytes(found[name]))[:-HISTORY]
         if oldest:
             await answer_of(self._client.hdel(key, *oldest))
+
+
+def _failed_item(name: bytes, row: bytes) -> FailedItem:
+    try:
+        return msgspec.msgpack.decode(row, type=FailedItem)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        key, _, pipeline = name.decode(errors="replace").partition(" ")
+        text = f"this record cannot be read, it was written by another version: {error}"
+        return FailedItem(key, "", pipeline, text, 0, "", "")
 
 
 def _named(found: Mapping[bytes, bytes]) -> dict[str, bytes]:

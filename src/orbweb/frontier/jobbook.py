@@ -57,4 +57,4 @@ class JobBook:
 
 
 def _placed(rows: Any) -> list[Placed]:
-    return [(place.decode(), fields[b"line"]) for place, fields in rows]
+    return [(place.decode(), fields.get(b"line", b"")) for place, fields in rows]

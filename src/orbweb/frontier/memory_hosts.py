@@ -141,7 +141,8 @@ class Hosts:
             return
         for host, at in list(self.next_allowed.at.items()):
             began = self.records.get(host, {}).get("began")
-            if at <= self.now or began is None:
+            is_its_own = self.last.get(host) == run.base or host in run.queues
+            if at <= self.now or began is None or not is_its_own:
                 continue
             at = began + self.weigh(run, host).gap + SLACK_MS
             at = max(at, self.records[host].get("held", 0))

@@ -43,6 +43,18 @@ class AuditLine:
     def pack(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)
 
+    @classmethod
+    def unpack(cls, text: bytes) -> AuditLine:
+        """Read what `pack` wrote; fields of later versions are left out.
+
+        What is no line at all says so instead of its reason.
+        """
+        try:
+            fields = json.loads(text)
+            return cls(**{name: fields[name] for name in cls.__slots__ if name in fields})
+        except (ValueError, TypeError):
+            return cls(0, "", "unreadable", why=f"this line cannot be read: {text!r:.200}")
+
 
 class OperatorStore:
     """The shards of a prefix as operators use them. All calls may raise `StoreUnavailable`."""
@@ -115,7 +127,7 @@ class OperatorStore:
         lines = []
         for shard in self.shards if host is None else (self.shard(host),):
             for text in await self.read(self.client(shard).lrange(shard.audit, 0, -1)):
-                line = AuditLine(**json.loads(text))
+                line = AuditLine.unpack(text)
                 if host in (None, line.host):
                     lines.append(line)
         lines.reverse()

@@ -19,6 +19,11 @@ class RateState(StrEnum):
     APPROVED = "approved"
     EXPIRED = "expired"
     REVOKED = "revoked"
+    UNREADABLE = "unreadable"
+    """Another version of Orbweb wrote it: the next act puts another entry in its place."""
+
+
+_UNREADABLE = "this entry cannot be read: another version of Orbweb wrote it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,10 @@ class Rate:
         if self.ceiling_ms is not None:
             valid = in_force(self.expires_ms, at_ms)
             return RateState.APPROVED if valid else RateState.EXPIRED
-        return RateState.REVOKED if self.revoked else RateState.REQUESTED
+        if self.revoked:
+            return RateState.REVOKED
+        unread = self.asked_ms is None and self.reason == _UNREADABLE
+        return RateState.UNREADABLE if unread else RateState.REQUESTED
 
     def text(self, at_ms: int) -> str:
         """For the audit trail: `approved 2/s`, `requested 4/s`."""
@@ -115,7 +123,10 @@ def pack(rate: Rate) -> str:
     return json.dumps(asdict(rate), ensure_ascii=False, sort_keys=True)
 
 
-def unpack(text: bytes) -> Rate:
-    """Read what `pack` wrote; fields of later versions are left out."""
-    fields: dict[str, Any] = json.loads(text)
-    return Rate(**{name: fields[name] for name in Rate.__slots__ if name in fields})
+def unpack(host: str, text: bytes) -> Rate:
+    """Read what `pack` wrote of a host; fields of later versions are left out."""
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        return Rate(**{name: fields[name] for name in Rate.__slots__ if name in fields})
+    except (ValueError, TypeError):
+        return Rate(host, reason=_UNREADABLE)

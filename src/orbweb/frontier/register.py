@@ -30,7 +30,7 @@ class RateRegister:
     async def find(self, host: str) -> Rate | None:
         """The host's entry."""
         text = await self._stored(host)
-        return unpack(text) if text else None
+        return unpack(host, text) if text else None
 
     async def all(self) -> list[Rate]:
         """Every entry, by host."""
@@ -40,7 +40,9 @@ class RateRegister:
             while cursor != 0:
                 scan = self._store.client(shard).hscan(shard.rates, max(0, cursor), count=PAGE)
                 cursor, page = await self._store.read(scan)
-                found.update((name.decode(), unpack(text)) for name, text in page.items())
+                for name, text in page.items():
+                    host = name.decode(errors="replace")
+                    found[host] = unpack(host, text)
         return [found[name] for name in sorted(found)]
 
     async def request(self, host: str, gap_ms: int, author: Author, contact: str) -> RateChange:
@@ -83,7 +85,7 @@ class RateRegister:
     ) -> RateChange:
         stored = await self._stored(host)
         at_ms = await self._store.now_ms()
-        before = unpack(stored) if stored else None
+        before = unpack(host, stored) if stored else None
         after = change(before, at_ms)
         line = AuditLine(
             at_ms,

@@ -50,7 +50,7 @@ class TaskList(Protocol):
         """How many wait."""
 
     async def first(self, most: int) -> list[Any]:
-        """The values of those that are taken next."""
+        """The values of those that are taken next; a text about what is no task."""
 
 
 def new_uid() -> str:
@@ -159,7 +159,14 @@ class ValkeyTaskList:
         if most < 1:
             return []
         rows = await answer_of(self._client.lrange(self._key, 0, most - 1))
-        return [unpack_task(row.partition(b" ")[2]) for row in rows]
+        return [_value(row) for row in rows]
+
+
+def _value(row: bytes) -> Any:
+    try:
+        return unpack_task(row.partition(b" ")[2])
+    except ValueError:
+        return f"(no task: {row!r:.80})"
 
 
 def pack_row(task: NewTask) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,10 @@ from orbweb.frontier.seen import SeenKind
 from orbweb.frontier.server import answer_of
 from orbweb.frontier.servers import Servers
 from orbweb.frontier.valkey import ScriptCaller, parse_body
+from orbweb.model.reasons import Reason
+
+_NODE = re.compile(r"[^\s:]*").fullmatch
+"""What may be the name of a node; the text of an error has a space or a colon in its first line."""
 
 
 class Place(StrEnum):
@@ -143,17 +148,17 @@ def _read(id: str, answer: Sequence[Any]) -> UrlState:
 
 
 def dead_letter(id: str, body: bytes, why: bytes) -> DeadLetter:
-    """A dead letter from its stored form."""
-    reason, tries, at_ms, node, error = why.split(b"\n", 4)
-    lease = parse_body(id, "", body, 0)
-    return DeadLetter(
-        id,
-        reason.decode(),
-        error.decode(errors="replace"),
-        int(tries),
-        int(at_ms),
-        lease.host,
-        lease.priority,
-        lease.payload,
-        node.decode(),
-    )
+    """A dead letter from its stored form, as far as that can be read; else its error says so.
+
+    What an older version wrote does not say which node had it.
+    """
+    try:
+        lease = parse_body(id, "", body, 0)
+        first, tries, at_ms, *rest = why.decode(errors="replace").split("\n", 4)
+        reason, counts = first, (int(tries), int(at_ms))
+        node = rest.pop(0) if len(rest) == 2 and _NODE(rest[0]) else ""
+        error = "\n".join(rest)
+    except ValueError:
+        lease, counts, node = Lease(id, "", "", 0, 0, 0, b""), (0, 0), ""
+        reason, error = Reason.UNDECODABLE, f"this record cannot be read: {body + why!r:.200}"
+    return DeadLetter(id, reason, error, *counts, lease.host, lease.priority, lease.payload, node)

@@ -382,10 +382,11 @@ class ValkeyFrontier:
             policy_words(config),
         ]
         said = said_lines(tuning.hosts, "s") + said_lines(tuning.others, "o")
-        waiting = own = -1 if tuning.repeats else 0
+        waiting: Word = -1 if tuning.repeats else 0
+        own = waiting
         while True:
             done, waiting, own = await self._call("tune", *words, waiting, own, tuning.node, said)
-            if not done or (waiting < 0 and own < 0):
+            if waiting == own == b"-1":
                 break
             said = "-"
         return bool(done)

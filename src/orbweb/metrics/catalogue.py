@@ -112,7 +112,7 @@ DOWNLOAD = _histogram(
 )
 SIZE = _histogram("response_size_bytes", "Length of a body, decompressed.", BYTES, *RUN)
 WAIT = _histogram(
-    "queue_wait_seconds",
+    "claim_to_send_seconds",
     "From the claim of a request to its first send: the host's turn, robots.txt, "
     "connecting. Before the claim nothing is measured.",
     SECONDS,
@@ -253,7 +253,7 @@ NODE_SIZE = _histogram(
     "node_response_size_bytes", "As orbweb_response_size_bytes, of one node.", BYTES, *NODE
 )
 NODE_WAIT = _histogram(
-    "node_queue_wait_seconds", "As orbweb_queue_wait_seconds, of one node.", SECONDS, *NODE
+    "node_claim_to_send_seconds", "As orbweb_claim_to_send_seconds, of one node.", SECONDS, *NODE
 )
 NODE_STORE_CALL = _histogram(
     "node_store_call_seconds", "As orbweb_store_call_seconds, of one node.", STORE_SECONDS, *NODE

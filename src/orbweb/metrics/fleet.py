@@ -13,7 +13,7 @@ from orbweb.metrics import catalogue as of
 from orbweb.metrics.exposition import Exposition
 from orbweb.metrics.node import Speaker, tell_node
 from orbweb.model.reasons import Reason
-from orbweb.monitor.counts import OTHER, Counts, decode, total
+from orbweb.monitor.counts import OTHER, Counts, total_told
 
 ALIVE_MS = 60_000
 """A node that spoke within this time counts as alive (the second seed's threshold)."""
@@ -82,7 +82,7 @@ def _tell_run(text: Exposition, view: RunView) -> None:
     ]
     text.add(of.NODES, len(working), *run)
     _tell_requests(text, run, status)
-    _tell_counts(text, run, total(map(decode, view.counts)))
+    _tell_counts(text, run, total_told(view.counts))
     text.add(of.STORED, status.items, *run)
     text.add(of.BAD_ITEMS, view.failed_items, *run)
     if view.seen is not None:

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from orbweb.errors import ConfigError
-from orbweb.log import MASK, mask_address, mask_hook, mask_secrets
+from orbweb.log import (
+    MASK,
+    SECRET_WORDS,
+    is_secret_name,
+    mask_address,
+    mask_hook,
+    mask_secrets,
+)
 from orbweb.settings.declarations import DECLARATIONS, Setting
 from orbweb.settings.kinds import FALSE_WORDS, NotThisKind
 from orbweb.settings.names import (
@@ -44,8 +51,7 @@ NOT_READ = (
 WEB_SCHEMES = ("http://", "https://")
 USER_PREFIX = "X_"
 
-_SECRET_NAME = re.compile(r"passw|secret|token|api_?key", re.IGNORECASE)
-_OPTION = re.compile(r"([\w.]*(?:passw|secret|token|jaas|\.pem)[\w.]*\s*=)[^,]*", re.IGNORECASE)
+_OPTION = re.compile(rf"([\w.-]*{SECRET_WORDS}[\w.-]*\s*=)[^,]*", re.IGNORECASE)
 
 
 class Settings(Mapping[str, Any]):
@@ -120,7 +126,7 @@ def masked(name: str, value: Any) -> Any:
         return type(value)(masked(name, part) for part in value)
     if not isinstance(value, str) or not value:
         return value
-    if _SECRET_NAME.search(name):
+    if is_secret_name(name):
         return MASK
     setting = DECLARATIONS.get(name)
     if setting is None or not setting.secret:

@@ -25,7 +25,7 @@ from orbweb.spiders.judge import judged, quality_rules
 from orbweb.spiders.progress import engine_look, on_terminal, showing
 from orbweb.spiders.rules import tell_rules
 from orbweb.spiders.start import Start, settings_of
-from orbweb.spiders.watching import say_without_store, watching
+from orbweb.spiders.watching import note_lost, say_without_store, watching
 
 log = get_logger("orbweb.engine")
 
@@ -86,6 +86,7 @@ async def crawl(spider: BaseSpider, settings: Settings, start: Start) -> RunRepo
                 await store.watch()
         await tell()
         report = await account.end(store.epoch(), await judged(report, store.counts, rules))
+        await note_lost(lambda: live.settings, store.servers, report, store.epoch())
         if watch is not None:
             await watch.end(report)
         return report

@@ -124,13 +124,16 @@ async def _work(spider: BatchSpider, settings: Settings, start: Start) -> RunRep
         ask = _threads(stack)
         store = await _open_store(spider, settings, ask, stack)
         servers, _, _ = await open_servers(settings, start.directory or Path.cwd(), stack)
-        await stack.enter_async_context(watching(lambda: settings, servers))
+        watch = await stack.enter_async_context(watching(lambda: settings, servers))
         monitor = None
         if start.monitor:
             made = _make_monitor(spider, settings, store, servers, ask, once=start.once)
             monitor = await stack.enter_async_context(_running(made))
         crawl_batch = partial(_crawl_batch, spider, settings, start, store, ask)
-        return await BatchWorker(spider, settings, store, ask, crawl_batch, monitor).run()
+        report = await BatchWorker(spider, settings, store, ask, crawl_batch, monitor).run()
+        if watch is not None and report.run_lost:
+            await watch.end(report)
+        return report
 
 
 def _threads(stack: AsyncExitStack) -> RunBlocking:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +62,11 @@ class LiveAdmin:
 
     async def switches(self) -> Switches:
         """The values of their own that jobs have declared."""
-        found = await self._book.switches()
-        return Switches({job: msgspec.json.decode(text) for job, text in found.items()})
+        found = {}
+        for job, text in (await self._book.switches()).items():
+            with suppress(msgspec.DecodeError):  # of another version of Orbweb
+                found[job] = msgspec.json.decode(text, type=dict[str, Any])
+        return Switches(found)
 
     async def history(self, most: int = 1000) -> list[Line]:
         """The latest versions, the latest first."""

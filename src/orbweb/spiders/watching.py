@@ -12,6 +12,8 @@ from orbweb.alarms.watch import LAST_SECONDS, Watch
 from orbweb.engine.report import RunReport
 from orbweb.engine.threads import loop_factory
 from orbweb.errors import StoreUnavailable
+from orbweb.frontier.admin import Admin
+from orbweb.frontier.lost import tell_lost
 from orbweb.frontier.notes import NoteBook, NoteKind
 from orbweb.frontier.servers import Servers
 from orbweb.log import get_logger
@@ -51,15 +53,7 @@ class NodeWatch:
                 await self._notes.leave(NoteKind.IDLE, identity.get("redis_key", ""), said)
             nothing = True
         lost = report is not None and report.run_lost
-        if report is not None and lost:
-            await self._note_lost(report.identity)
         await self._thread.stop(has_news=bool(nothing or lost))
-
-    async def _note_lost(self, identity: Mapping[str, str]) -> None:
-        """The store answers again, or else the node would still wait: whoever judges is told."""
-        job, run = identity.get("redis_key", ""), identity.get("run_id", "")
-        with suppress(StoreUnavailable):
-            await self._notes.leave(NoteKind.LOST, f"{job}/{run}", {"job": job, "run": run})
 
     async def _main(self, stopped: asyncio.Event, has_news: Callable[[], bool]) -> None:
         with suppress(TimeoutError):
@@ -123,6 +117,19 @@ class WatchThread:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
         await self._run(self._stopped, lambda: self._has_news)
+
+
+async def note_lost(
+    current: Current, servers: Servers | None, report: RunReport, epoch: str
+) -> None:
+    """Tell whoever judges that the node's run is gone, if it is. See `tell_lost`."""
+    settings, identity = current(), report.identity
+    if servers is None or not report.run_lost or not settings["WARNING_ENABLE"]:
+        return
+    prefix = settings["REDIS_KEY_PREFIX"]
+    admin, notes = Admin(servers, prefix), NoteBook(servers.of_shard(0), prefix)
+    job, run = identity.get("redis_key", ""), identity.get("run_id", "")
+    await tell_lost(admin, notes, job, run, epoch)
 
 
 CHANNELS = (

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from orbweb.frontier.base import SAID_MS, HostPace, Nack, NackResult, RunConfig, Tuning
+from orbweb.frontier.base import SAID_MS, HostPace, Lease, Nack, NackResult, RunConfig, Tuning
 from orbweb.testing.contract_store import Node, Store, elapse, page, pages, seeded
 
 GAP_MS = 10_000
 SLACK_MS = 5
+MANY = 600
+"""Hosts: more than the store looks at in one call."""
 
 
 async def tune(
@@ -23,6 +25,14 @@ async def say(node: Node, version: int = 0, **others: HostPace) -> None:
     """What other sources of a node say of hosts."""
     config = RunConfig(host_concurrency=0)
     await node.frontier.tune(Tuning(version, config, node=node.name, others=others))
+
+
+async def take_all(node: Node) -> list[Lease]:
+    """All that is handed out now."""
+    held: list[Lease] = []
+    while more := await node.take(2 * MANY):
+        held += more
+    return held
 
 
 class TuningContract:
@@ -56,6 +66,36 @@ class TuningContract:
         store.turn(200)
         await node.frontier.add([page("b")])
         assert await node.ids() == ["b"]
+
+    async def test_a_longer_delay_holds_for_each_of_many_hosts(self, store: Store) -> None:
+        hosts = [f"h{n}" for n in range(MANY)]
+        twice = [page(f"{host}/{n}", host) for host in hosts for n in "ab"]
+        node = await seeded(store, *twice, host_delay_ms=900)
+        await node.finish(*await take_all(node))
+        await tune(node, 1, host_delay_ms=1800)
+        store.turn(950)
+        assert await take_all(node) == []
+        store.turn(900)
+        assert len(await take_all(node)) == MANY
+
+    async def test_a_shorter_delay_holds_at_once_behind_many_hosts_without_a_queue(
+        self, store: Store
+    ) -> None:
+        once = [page(f"g{n}/a", f"g{n}") for n in range(MANY)]
+        twice = [page(f"h{n}/{m}", f"h{n}") for n in range(3) for m in "ab"]
+        node = await seeded(store, *once, *twice, host_delay_ms=GAP_MS)
+        await node.finish(*await take_all(node))
+        await tune(node, 1, host_delay_ms=100)
+        store.turn(110)
+        assert len(await take_all(node)) == 3
+
+    async def test_hosts_that_another_run_alone_fetches_keep_its_rules(self, store: Store) -> None:
+        other = await seeded(store, *pages("ab"), job="other", host_delay_ms=900)
+        await other.finish(*await other.take())
+        mine = await seeded(store, page("x", host="mine"))
+        await tune(mine, 1, host_delay_ms=GAP_MS)
+        store.turn(910)
+        assert await other.ids() == ["b"]
 
     async def test_more_fetches_at_once_are_handed_out_at_once(self, store: Store) -> None:
         node = await seeded(store, *pages("abcd"), host_concurrency=1)

@@ -10,9 +10,11 @@ from typing import Any
 
 from scrapy import Request, signals
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response
 from scrapy.spidermiddlewares.httperror import HttpError
+from scrapy.spidermiddlewares.urllength import UrlLengthMiddleware
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
@@ -31,7 +33,7 @@ def install(crawler: Crawler, desk: Desk) -> None:
     """Let the desk see what becomes of requests. To be called before the spider's `start()`."""
     engine: Any = crawler.engine
     pages, fetches = engine.scraper.spidermw.methods, engine.downloader.middleware.methods
-    watch = Watch(desk)
+    watch = Watch(crawler, desk)
     # Next to the engine, which is the end of the lists, and next to the spider. Scrapy counts on
     # both lists having the same middlewares at the same places.
     pages["process_spider_output"].append(watch.process_spider_output)
@@ -39,6 +41,7 @@ def install(crawler: Crawler, desk: Desk) -> None:
     pages["process_spider_output"].appendleft(None)
     pages["process_spider_exception"].appendleft(watch.process_spider_exception)
     pages["process_start"].append(watch.process_start)
+    pages["process_start"].appendleft(watch.process_given)
     fetches["process_exception"].append(watch.process_exception)
     if desk.config.politeness:
         _take_delays_away(engine.downloader)
@@ -98,7 +101,8 @@ def _take_delays_away(downloader: Any) -> None:
 class Watch:
     """What Scrapy's middlewares and signals tell of a request."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, crawler: Crawler, desk: Desk) -> None:
+        self._crawler = crawler
         self._desk = desk
 
     # -- as the spider middleware next to the engine, and the one next to the spider
@@ -111,6 +115,7 @@ class Watch:
                 if isinstance(one, Request) and starting.current is not None:
                     desk.links.found(one, starting.current)
                 yield one
+                self._count_unscheduled(one)
             return
         if not await starting.may_start():
             return
@@ -121,11 +126,30 @@ class Watch:
                     desk.links.seeded(one, ordinal)
                     ordinal += 1
                 yield one
+                self._count_unscheduled(one)
                 await starting.room_for_seeds()
             starting.seeded()
         except BaseException as error:
             starting.give_up_seeding(error)
             raise
+
+    async def process_given(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Count what Scrapy's own middleware is going to leave out of what the spider gives."""
+        measure = self._crawler.get_spider_middleware(UrlLengthMiddleware)
+        desk = self._desk
+        async for one in start:
+            if measure and isinstance(one, Request) and len(one.url) > measure.maxlength:
+                desk.links.left_out(one, desk.starting.current, Reason.URL_LENGTH)
+            yield one
+
+    def _count_unscheduled(self, one: Any) -> None:
+        """Scrapy has scheduled by now what it was given last, or has left it out."""
+        links, spider = self._desk.links, self._crawler.spider
+        if isinstance(one, Request) and spider is not None and links.is_waited_for(one):
+            offsite = self._crawler.get_downloader_middleware(OffsiteMiddleware)
+            is_offsite = offsite is not None and not offsite.should_follow(one, spider)
+            reason = Reason.OFFSITE if is_offsite else Reason.CANCELLED
+            links.left_out(one, self._desk.starting.current, reason)
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any], spider: Any = None

@@ -12,7 +12,7 @@ from scrapy.statscollectors import StatsCollector
 from orbweb.adapters.scrapy.codec import RequestCodec
 from orbweb.adapters.scrapy.entry import Entry, Filter
 from orbweb.adapters.scrapy.outbox import Add, Emit, Note
-from orbweb.adapters.scrapy.seeding import Seed
+from orbweb.adapters.scrapy.seeding import Seed, SeedRefused
 from orbweb.adapters.scrapy.wishes import HERE
 from orbweb.adapters.scrapy.work import Work
 from orbweb.errors import UnserialisableError
@@ -86,7 +86,25 @@ class Links:
         if work is None and request not in self._seeds and _may_continue(request):
             self._loose = request
             return True
-        return self._enter(request, work)
+        is_seed = request in self._seeds
+        taken = self._enter(request, work)
+        if not taken and (work is not None or is_seed):
+            self.left_out(request, work, Reason.DUPLICATE_REQUEST)
+        return taken
+
+    def is_waited_for(self, request: Request) -> bool:
+        """Whether it was found, or seeded, and has not been scheduled."""
+        return request in self._pages or request in self._seeds
+
+    def left_out(self, request: Request, work: Work | None, reason: Reason) -> None:
+        """Count a request that is not taken: with its page or its start entries; as a seed if it is
+        of none."""
+        self._seeds.pop(request, None)
+        self._pages.pop(request, None)
+        if work is not None:
+            work.root.skipped[reason] += 1
+        else:
+            self._put(SeedRefused(reason))
 
     def settle_loose(self) -> None:
         """Let a request enter by itself that might have taken the place of another."""

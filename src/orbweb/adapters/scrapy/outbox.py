@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from orbweb.adapters.scrapy.seeding import Seed, SeedEnd, Seeding
+from orbweb.adapters.scrapy.seeding import Seed, SeedEnd, Seeding, SeedRefused
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.session import Session
 from orbweb.frontier.base import Ack, Held, Nack, NewRequest
@@ -44,7 +44,7 @@ class Keep(NamedTuple):
     values: Sequence[bytes]
 
 
-Note = Ack | Nack | Add | Emit | Fetched | Keep | Seed | SeedEnd
+Note = Ack | Nack | Add | Emit | Fetched | Keep | Seed | SeedRefused | SeedEnd
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _Load:
     keeps: list[Keep] = field(default_factory=list)
     adds: list[NewRequest] = field(default_factory=list)
     emits: list[Emit] = field(default_factory=list)
-    seeds: list[Seed | SeedEnd] = field(default_factory=list)
+    seeds: list[Seed | SeedRefused | SeedEnd] = field(default_factory=list)
     fetched: list[Held] = field(default_factory=list)
     acks: list[Ack] = field(default_factory=list)
     nacks: list[Nack] = field(default_factory=list)
@@ -77,7 +77,7 @@ class _Load:
                 self.fetched.append(note.held)
             case Keep():
                 self.keeps.append(note)
-            case Seed() | SeedEnd():
+            case Seed() | SeedRefused() | SeedEnd():
                 self.seeds.append(note)
                 self.links += 1
 

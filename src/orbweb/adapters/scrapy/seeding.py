@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -24,10 +24,25 @@ class Seed(NamedTuple):
     request: NewRequest
 
 
+class SeedRefused(NamedTuple):
+    """A request that `start()` has yielded was not taken."""
+
+    reason: str
+
+
 class SeedEnd(NamedTuple):
     """`start()` has come to its end, or, where it did not, another worker is to run it."""
 
     done: bool
+
+
+class _Batch(NamedTuple):
+    """What was pushed in one step."""
+
+    number: int
+    requests: Sequence[NewRequest]
+    final: bool
+    refused: Sequence[tuple[str, int]]
 
 
 class Seeding:
@@ -39,7 +54,9 @@ class Seeding:
         self._lease_seconds = lease_seconds
         self._token = ""
         self._batch = 0
-        self._sent: deque[tuple[int, Sequence[NewRequest], bool]] = deque(maxlen=KEPT_BATCHES)
+        self._refused: Counter[str] = Counter()
+        """By reason, since `start()` began."""
+        self._sent: deque[_Batch] = deque(maxlen=KEPT_BATCHES)
 
     @property
     def held(self) -> Held | None:
@@ -69,16 +86,22 @@ class Seeding:
         """Another worker seeds now."""
         self._token = ""
 
-    async def push(self, notes: Sequence[Seed | SeedEnd]) -> None:
-        """Let requests enter, in one step, and with the end of `start()` the seeding's end."""
+    async def push(self, notes: Sequence[Seed | SeedRefused | SeedEnd]) -> None:
+        """Let requests enter, in one step, and with the end of `start()` the seeding's end.
+
+        What was not taken is counted in the same step.
+        """
         if not self._token:
             return
         end = next((note for note in notes if isinstance(note, SeedEnd)), None)
         requests = [note.request for note in notes if isinstance(note, Seed)]
+        refused = Counter(note.reason for note in notes if isinstance(note, SeedRefused))
+        self._refused += refused
         final = end is not None and end.done
-        if requests or final:
+        if requests or refused or final:
             self._batch += 1
-            self._sent.append((self._batch, requests, final))
+            totals = tuple(self._refused.items())
+            self._sent.append(_Batch(self._batch, requests, final, totals))
             await self._push(self._batch)
         if end is not None:
             await self.release(given_back=not end.done)
@@ -93,10 +116,12 @@ class Seeding:
             self._ledger.remove(held)
 
     async def _push(self, first: int) -> None:
-        for number, requests, final in list(self._sent):
-            if number < first or not self._token:
+        for batch in list(self._sent):
+            if batch.number < first or not self._token:
                 continue
-            reply = await self._session.seed_push(self._token, number, final, requests)
+            reply = await self._session.seed_push(
+                self._token, batch.number, batch.final, batch.requests, batch.refused
+            )
             if reply.code is SeedCode.STALE:
                 log.warning("another worker runs start() now")
                 self._ledger.remove(Held(SEED_ID, self._token))
@@ -107,7 +132,7 @@ class Seeding:
 
     async def _push_again(self, first: int) -> None:
         """The store lost its last writes."""
-        if self._sent[0][0] <= first:
+        if self._sent[0].number <= first:
             await self._push(first)
             return
         log.error("the store was rolled back too far: another worker is to run start() again")

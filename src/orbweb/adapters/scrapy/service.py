@@ -24,10 +24,12 @@ from orbweb.adapters.scrapy.turns import Turns
 from orbweb.engine.keeper import Keeper, KeeperOptions
 from orbweb.engine.ledger import Ledger
 from orbweb.engine.session import Session
-from orbweb.errors import StoreUnavailable
+from orbweb.errors import RunLost, StoreUnavailable
 from orbweb.frontier.admin import Admin
 from orbweb.frontier.base import Held, Opened
 from orbweb.frontier.embedded import EmbeddedStore
+from orbweb.frontier.lost import tell_lost
+from orbweb.frontier.notes import NoteBook
 from orbweb.frontier.server import connect
 from orbweb.frontier.servers import Servers, judge_all, reach
 from orbweb.frontier.valkey import ValkeyFrontier
@@ -130,7 +132,11 @@ class Service:
             )
             admin = Admin(servers, config.prefix)
             opened = await join_run(session, frontier, admin, config)
-            await self._serve(session, frontier, admin, opened)
+            try:
+                await self._serve(session, frontier, admin, opened)
+            except* RunLost:
+                await self._tell_lost(servers, admin, opened)
+                raise
             with suppress(TimeoutError, StoreUnavailable, RedisError, OSError):
                 async with asyncio.timeout(LEAVE_SECONDS):
                     await leave_run(frontier, self._node)
@@ -143,6 +149,14 @@ class Service:
             task = self._group.create_task(coroutine)
             self._chores.append(task)
             task.add_done_callback(self._chores.remove)
+
+    async def _tell_lost(self, servers: Servers, admin: Admin, opened: Opened) -> None:
+        """A run that another has taken the place of was flushed, or finished, by a worker."""
+        config = self._config
+        with suppress(StoreUnavailable, RunLost):
+            if await admin.look(config.job, config.run_id) is None:
+                notes = NoteBook(servers.of_shard(0), config.prefix)
+                await tell_lost(admin, notes, config.job, config.run_id, opened.epoch)
 
     async def _note_outage(self) -> None:
         self._post(self._owner.on_outage)

@@ -12,8 +12,10 @@ read_wall()
 local key = SHARD .. ':config'
 local version = tonumber(call('HGET', key, 'version')) or 0
 if version ~= tonumber(ARGV[2]) or wall < tonumber(ARGV[5]) then return {0, version, int(wall)} end
-call('HSET', key, 'version', int(version + 1), 'values', ARGV[3])
+-- The line comes first: without it nobody could go back from this version. One of a version that was
+-- torn off undoes nothing.
 call('RPUSH', SHARD .. ':config:history', ARGV[4])
 call('LTRIM', SHARD .. ':config:history', -KEPT, -1)
+call('HSET', key, 'version', int(version + 1), 'values', ARGV[3])
 call('PUBLISH', key, int(version + 1))
 return {1, version + 1, int(wall)}

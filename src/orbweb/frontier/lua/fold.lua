@@ -10,6 +10,10 @@ for i = 4, #ARGV, 2 do
   local is_gone = call('HEXISTS', BEATS, ARGV[i]) == 0
   if not is_gone or call('HGET', counts, ARGV[i]) ~= ARGV[i + 1] then return 0 end
 end
-call('HSET', counts, '', ARGV[3])
-for i = 4, #ARGV, 2 do call('HDEL', counts, ARGV[i]) end
+-- One write puts all in its place: after one that is torn no node is counted twice, or not at all.
+local folded = counts .. ':folded'
+call('COPY', counts, folded, 'REPLACE')
+call('HSET', folded, '', ARGV[3])
+for i = 4, #ARGV, 2 do call('HDEL', folded, ARGV[i]) end
+call('RENAME', folded, counts)
 return 1

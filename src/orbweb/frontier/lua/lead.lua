@@ -7,6 +7,8 @@
 -- Returns  the caller's fence (0 = another has the role), ms until that one's lease ends, 1 when the
 --          caller is the deputy, wall clock
 
+local WEEK_MS = 604800000
+
 local key, who, lease, rank = SHARD .. ':role:' .. ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 read_wall()
 local known = call('HMGET', key, 'holder', 'until', 'lease', 'rank', 'fence', 'deputy', 'deputy_until')
@@ -19,13 +21,13 @@ if lease == 0 then
   if known[6] == who then call('HDEL', key, 'deputy', 'deputy_until') end
   return {0, 0, 0, int(wall)}
 end
-call('PEXPIRE', key, 7 * 86400000)
 
 local mine = known[1] == who
 if mine or not known[1] or left <= 0 or rank > tonumber(known[4]) then
   -- Times are fences that no earlier incarnation of the role has used.
   if not mine then fence = math.max(fence + 1, wall) end
   call('HSET', key, 'holder', who, 'until', int(wall + lease), 'lease', lease, 'rank', rank, 'fence', int(fence))
+  call('PEXPIRE', key, WEEK_MS)
   if known[6] == who then call('HDEL', key, 'deputy', 'deputy_until') end
   return {int(fence), lease, 0, int(wall)}
 end
@@ -33,6 +35,7 @@ end
 local deputy_left = (tonumber(known[7]) or 0) - wall
 if known[6] == who or deputy_left <= 0 or deputy_left > lease then
   call('HSET', key, 'deputy', who, 'deputy_until', int(wall + lease))
+  call('PEXPIRE', key, WEEK_MS)
   return {0, int(left), 1, int(wall)}
 end
 return {0, int(left), 0, int(wall)}

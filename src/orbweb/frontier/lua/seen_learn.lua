@@ -7,7 +7,6 @@
 read_wall()
 seen_base = KEYS[2]
 seen_open()
-local before = newest.count
 salted, simple = nil, not (SEEN_ERRS or older[1]) -- what was exported is the number of its forgotten host already
 local learned = 0
 for i = 2, #ARGV do
@@ -16,5 +15,5 @@ for i = 2, #ARGV do
     learned = learned + 1
   end
 end
-if newest.count ~= before then on_commit() end
+on_commit()
 return learned

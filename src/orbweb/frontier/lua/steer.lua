@@ -14,12 +14,20 @@ local host, expected, entry, line = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local key, rates = HOST .. host, SHARD .. ':rates'
 if expected ~= '=' and (call('HGET', rates, host) or '') ~= expected then return {0} end
 
-local answer = {1}
+local answer, set, gone = {1}, {}, {}
 for i = 6, #ARGV, 2 do
   local field, value = ARGV[i], ARGV[i + 1]
   answer[#answer + 1] = call('HGET', key, field) or ''
-  if value == '' then call('HDEL', key, field) else call('HSET', key, field, value) end
+  if value == '' then
+    gone[#gone + 1] = field
+  else
+    set[#set + 1] = field
+    set[#set + 1] = value
+  end
 end
+-- One write each: a word without its end would hold for ever.
+if #gone > 0 then call('HDEL', key, unpack(gone)) end
+if #set > 0 then call('HSET', key, unpack(set)) end
 if entry == '' then call('HDEL', rates, host) elseif entry ~= '=' then call('HSET', rates, host, entry) end
 
 local words = call('HMGET', key, 'limit', 'paused', 'ceiling')
