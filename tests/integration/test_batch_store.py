@@ -294,6 +294,31 @@ def test_ids_may_be_text_and_tasks_may_be_only_some_rows_with_some_columns() -> 
         database.stop()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_without_an_id_are_left_out_and_told_so(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing could name them: a batch that had them would never end."""
+    database = open_database(kind)
+    try:
+        database.execute(
+            "CREATE TABLE task (id VARCHAR(20), url VARCHAR(20))",
+            "INSERT INTO task VALUES (NULL, '/0'), ('a', '/1'), (NULL, '/2'), ('b', '/3')",
+        )
+        store = SqlBatchStore(database.url, "task", create=True)
+        store.prepare()
+        after, pages = None, 0
+        while (after := store.tasks.enter(1, after, 1)) is not None:
+            pages += 1
+        assert pages == 2
+        assert [task.id for task in store.tasks.claim(1, None, 10)] == ["a", "b"]
+        assert store.tasks.count(1).total == 2
+        assert "2 rows of table task have no id" in caplog.text
+        store.close()
+    finally:
+        database.stop()
+
+
 def test_netspys_store_takes_an_address() -> None:
     with pytest.raises(ConfigError, match="db='mysql://user"):
         MysqlBatchStore("task", db=object())

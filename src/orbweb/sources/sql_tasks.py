@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -24,6 +25,8 @@ from orbweb.sources.base import (
     counts_of,
 )
 from orbweb.sql.databases import answered, reflected, shown_url
+
+_logger = logging.getLogger("orbweb.batch")
 
 IDS = 500
 """Rows that one statement names."""
@@ -86,10 +89,13 @@ class SqlTasks:
             return int(connection.scalar(sa.select(sa.func.max(self._batch))) or 0)
 
     def enter(self, batch: int, after: Any, limit: int) -> Any | None:
-        last = sa.select(self._id).order_by(self._id).limit(1).offset(limit - 1)
+        last = sa.select(self._id).where(self._id.is_not(None)).order_by(self._id)
+        last = last.limit(1).offset(limit - 1)
         earlier = sa.or_(self._batch.is_(None), self._batch < batch)
-        change = sa.update(self._table).where(earlier, *self._condition())
-        if after is not None:
+        change = sa.update(self._table).where(earlier, self._id.is_not(None), *self._condition())
+        if after is None:
+            self._warn_of_rows_without_id()
+        else:
             last, change = last.where(self._id > after), change.where(self._id > after)
         with answered(), self._engine.begin() as connection:
             to = connection.scalar(last)
@@ -172,6 +178,19 @@ class SqlTasks:
 
     def _wanted(self) -> list[sa.Column[Any]]:
         return list(dict.fromkeys([self._id, *self._kept()]))
+
+    def _warn_of_rows_without_id(self) -> None:
+        """They are no tasks: nothing could name them when they are done."""
+        if not self._id.nullable:
+            return
+        nameless = sa.select(sa.func.count()).select_from(self._table).where(self._id.is_(None))
+        with answered(), self._engine.connect() as connection:
+            rows = connection.scalar(nameless)
+        if rows:
+            _logger.warning(
+                "%s rows of table %s have no %s: they are no tasks, and are left out",
+                *(rows, self._name, self._columns.id),
+            )
 
     def _typed(self, id: Any) -> Any:
         """An id as the column takes it: a task carries it as JSON."""
