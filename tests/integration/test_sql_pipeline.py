@@ -289,6 +289,16 @@ def test_a_field_with_a_percent_sign_gets_its_column(database: Database, sql: An
         assert database.rows('SELECT "off%s" FROM items WHERE "off%s" IS NOT NULL') == [(5,)]
 
 
+def test_a_row_that_the_server_hangs_up_on_is_a_failed_item(database: Database, sql: Any) -> None:
+    """It would be tried again for ever, and with it all that come after it."""
+    if not database.url.startswith("mysql"):
+        pytest.skip("only MySQL and MariaDB hang up")
+    pipeline = sql()
+    (refused,) = pipeline.save_pages([page({"text": "a"}, {"text": "b" * 17_000_000})])
+    assert "max_allowed_packet is 16777216" in str(refused.error)
+    assert database.rows("SELECT text FROM items") == [("a",)]
+
+
 def test_no_table_is_changed_while_a_transaction_is_open(
     database: Database, sql: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

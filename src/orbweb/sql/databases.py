@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from orbweb.errors import ConfigError, StoreUnavailable
+from orbweb.errors import ConfigError, ItemError, StoreUnavailable
 from orbweb.log import mask_address, mask_secrets
 
 try:
@@ -140,12 +140,39 @@ def reason_of(error: Exception) -> str:
 
 
 def _prepare_mysql(engine: sa.Engine) -> None:
-    """No value is cut or bent to fit its column, whatever the server's default is."""
+    """No value is cut or bent to fit its column, whatever the server's default is.
+
+    A statement that is longer than the server takes is refused here: the server would only hang up,
+    as one does that is going down.
+    """
 
     @sa.event.listens_for(engine, "connect")
     def _(connection: Any, record: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')")
+            cursor.execute("SELECT @@max_allowed_packet")
+            record.info["max_bytes"] = int(cursor.fetchone()[0])
+
+    @sa.event.listens_for(engine, "before_cursor_execute")
+    def _(
+        connection: sa.Connection, cursor: Any, sql: str, values: Any, context: Any, many: bool
+    ) -> None:
+        limit = connection.info["max_bytes"]
+        if (size := max(map(_size, values if many else [values]), default=0)) > limit:
+            raise ItemError(
+                f"a row of {size} bytes is more than the server takes: max_allowed_packet is "
+                f"{limit} there"
+            )
+
+
+def _size(values: Any) -> int:
+    """The bytes of the texts among the values of a row."""
+    parts = values.values() if isinstance(values, Mapping) else values
+    return sum(
+        len(part.encode(errors="replace")) if isinstance(part, str) else len(part)
+        for part in parts
+        if isinstance(part, str | bytes)
+    )
 
 
 def _prepare_sqlite(engine: sa.Engine) -> None:
