@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -17,6 +18,8 @@ import pytest
 from tests.crash.fleet import Fleet, Node
 from tests.servers import Server
 
+from orbweb.frontier.admin import Admin
+from orbweb.frontier.servers import OneServer
 from orbweb.testing.origin import OriginLog
 
 SPIDERS = Path(__file__).with_name("spiders.py")
@@ -118,6 +121,7 @@ def test_no_host_ever_sees_too_much(
             try:
                 nodes = [fleet.start(job) for job in ("PoliteOne", "PoliteTwo") * 2]
                 until_all_hosts(log)
+                asyncio.run(until_seeded(server.url))
                 began = time.time()
                 time.sleep(calm)
                 ended = time.time()
@@ -149,6 +153,18 @@ def until_all_hosts(log: Path) -> None:
     while len({hit.host for hit in OriginLog.read(log)}) < HOSTS:
         assert time.monotonic() < end, "the fleet does not get going"
         time.sleep(0.1)
+
+
+async def until_seeded(url: str) -> None:
+    """Seeding tens of thousands of requests takes what CPU four nodes and the site have here."""
+    servers = OneServer(url)
+    try:
+        end = time.monotonic() + 60
+        while any(info.status.seeding for info in await Admin(servers, "orbweb").runs()):
+            assert time.monotonic() < end, "the seeding does not end"
+            await asyncio.sleep(0.2)
+    finally:
+        await servers.aclose()
 
 
 def arrivals(hits: OriginLog) -> dict[str, list[float]]:
