@@ -92,6 +92,8 @@ def test_a_new_task_spider_runs_at_once(shell: Shell) -> None:
         for number in (1, 2, 3)
     )
     (shell.directory / "ids.jsonl").write_text(tasks)
+    refused = shell("tasks", "push", "shop.py", "ids.jsonl", code=2).stderr
+    assert "shop.py is a file" in refused
     shell("tasks", "push", "ShopSpider", "ids.jsonl")
     shell("run", "shop.py", *shell.site, *FAST)
     rows = (shell.directory / "items.jsonl").read_text().splitlines()

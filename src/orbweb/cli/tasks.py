@@ -26,7 +26,13 @@ PUSHED_AT_ONCE = 5_000
 
 
 def push(settings: Settings, key: str, file: str) -> None:
-    """Read tasks and push them. Raises `ConfigError` when a line is no JSON; then none is."""
+    """Read tasks and push them. Raises `ConfigError` when a line is no JSON, or `key` is a file;
+    then none is."""
+    if Path(key).is_file():
+        raise ConfigError(
+            f"{key} is a file, and tasks are pushed to a job: right would be the name of its "
+            f"spider, as orbweb list {key} shows it"
+        )
     tasks = new_tasks(_read(file))
 
     async def act() -> int:

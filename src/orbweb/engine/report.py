@@ -229,7 +229,7 @@ class Reporter:
     def failed(self, error: BaseException) -> RunReport:
         """The node cannot go on."""
         if isinstance(error, RunLost):
-            log.error("%s: this node stops, the run did not end", error)
+            log.error("%s This node stops; the run did not end.", str(error).rstrip(".") + ".")
         elif isinstance(error, ConfigError | StoreUnsafe):
             log.error("%s", error)
             return self._make("failed", ExitCode.USAGE, str(error), None)
