@@ -6,7 +6,6 @@ import math
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 from zlib import crc32
@@ -47,9 +46,6 @@ T = TypeVar("T")
 Outcome = TypeVar("Outcome", Ack, Nack)
 Answer = TypeVar("Answer")
 
-SILENT_SECONDS = 1.0
-"""A shard that has not answered is asked again after this time, while others have work."""
-
 IDLE_SECONDS = 0.1
 """A shard in which nothing is in sight is asked again after this time, while others have work."""
 
@@ -74,19 +70,15 @@ class Shard(Frontier, RunControl, ShardControl, TaskControl, Tunable, Protocol):
 
 @dataclass(slots=True)
 class _Turn:
-    """A claim of a node.
+    """A claim of a node: its number, and the shards that were asked, whether they answered or not.
 
-    Where a shard does not answer, what the others gave is handed out all the same, since leases
-    run. What that one may have given is asked for again by the number of that claim, so that no
-    lease is stranded, and each is as long as the caller thinks.
+    A claim that failed half-way is repeated with the same number: what it has got is asked for
+    again there, so that no lease is stranded and each is as long as the caller thinks.
     """
 
     seq: int = 0
     asked: list[int] = field(default_factory=list)
-    """The shards that were asked, whether they answered or not, in their order."""
-    unanswered: dict[int, int] = field(default_factory=dict)
-    """Shards that have not answered, and the number of the claim that they were asked with."""
-    fault: StoreUnavailable | None = None
+    """In their order."""
 
 
 @dataclass(slots=True)
@@ -103,8 +95,7 @@ class ShardedFrontier:
     """See `Frontier` and `RunControl`. Every shard is a frontier of its own; shard 0 leads.
 
     A call for several shards goes to each of them, also when one does not answer; then it raises
-    `StoreUnavailable`, and its repetition tells what the others have answered. A claim that has got
-    something anywhere does not raise.
+    `StoreUnavailable`, and its repetition tells what the others have answered.
     """
 
     def __init__(
@@ -179,7 +170,9 @@ class ShardedFrontier:
     # -- claim
 
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
-        turn = self._turn_of(node, seq)
+        turn = self._turns[node]
+        if turn.seq != seq:
+            turn = self._turns[node] = _Turn(seq)
         first = (seq + crc32(node.encode())) % len(self.shards)
         order = [*range(first, len(self.shards)), *range(first)]
         leases: list[Lease] = []
@@ -196,19 +189,9 @@ class ShardedFrontier:
                     leases += await self._claim_from(
                         turn, number, node, want - len(leases), lease_ms
                     )
-        if turn.fault and not leases:
-            raise turn.fault
-        with suppress(StoreUnavailable) if leases else nullcontext():
-            await self._forward_what_was_left()
-            await self._look_at_idle_tasks()
+        await self._forward_what_was_left()
+        await self._look_at_idle_tasks()
         return await self._whole_claim(leases, want)
-
-    def _turn_of(self, node: str, seq: int) -> _Turn:
-        turn = self._turns[node]
-        if turn.seq != seq:
-            turn = self._turns[node] = _Turn(seq, unanswered=turn.unanswered)
-        turn.fault = None
-        return turn
 
     async def _claim_from(
         self, turn: _Turn, number: int, node: str, want: int, lease_ms: int
@@ -216,13 +199,9 @@ class ShardedFrontier:
         if number not in turn.asked:
             turn.asked.append(number)
         view, sent = self._views[number], self._clock()
-        seq = turn.unanswered.setdefault(number, seq_in_shard(turn.seq, number))
-        try:
-            claim = await self.shards[number].claim(node, seq, max(want, 0), lease_ms)
-        except StoreUnavailable as error:
-            turn.fault, view.ask_at = error, sent + SILENT_SECONDS
-            return ()
-        del turn.unanswered[number]
+        claim = await self.shards[number].claim(
+            node, seq_in_shard(turn.seq, number), max(want, 0), lease_ms
+        )
         view.claim = claim
         if claim.wait_ms >= 0:
             view.ask_at = sent + claim.wait_ms / 1000

@@ -10,6 +10,7 @@ from orbweb.frontier import sharded as sharded_module
 from orbweb.frontier.base import (
     Ack,
     Claim,
+    Lease,
     NewRequest,
     Status,
 )
@@ -78,19 +79,31 @@ def _unmarked(
     )
 
 
-class _ForgetsWhatItAskedFor(ShardedFrontier):
+class _ForgetsWhatItGot(ShardedFrontier):
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
         self._turns.pop(node, None)
         return await super().claim(node, seq, want, lease_ms)
 
 
-class _DropsWhatItGot(ShardedFrontier):
+class _KeepsWhatItGot(ShardedFrontier):
     async def claim(self, node: str, seq: int, want: int, lease_ms: int) -> Claim:
+        kept = self.__dict__.setdefault("kept", {})
+        turn = self._turns[node]
+        if turn.seq != seq:
+            kept.clear()
+        turn.asked[:] = [number for number in turn.asked if number not in kept]
         claim = await super().claim(node, seq, want, lease_ms)
-        fault = self._turns[node].fault
-        if fault is not None:
-            raise fault
-        return claim
+        old = [lease for leases in kept.values() for lease in leases]
+        return replace(claim, leases=(*old, *claim.leases))
+
+    async def _claim_from(
+        self, turn: object, number: int, node: str, want: int, lease_ms: int
+    ) -> Sequence[Lease]:
+        kept = self.__dict__["kept"]
+        if number in kept:
+            return ()
+        kept[number] = await super()._claim_from(turn, number, node, want, lease_ms)  # type: ignore[arg-type]
+        return kept[number]  # type: ignore[no-any-return]
 
 
 def _slow_network(plan: Plan) -> Plan:
@@ -125,15 +138,15 @@ SHARD_MUTANTS: dict[str, Mutant] = {
             "half_a_claim_is_forgotten",
             by=("reaped_in_calm",),
             weather=Weather.CALM,
-            sharded=_ForgetsWhatItAskedFor,
+            sharded=_ForgetsWhatItGot,
         ),
         Mutant(
-            "half_a_claim_waits_for_the_other",
-            "until all shards answer nothing is handed out, and leases may run out meanwhile",
-            by=("reaped_in_calm",),
-            weather=Weather.CALM,
+            "half_a_claim_is_kept",
+            "our first thought: what was answered need not be asked again",
+            by=("zombie_start",),
             seeds=2000,
-            sharded=_DropsWhatItGot,
+            sharded=_KeepsWhatItGot,
+            change=_slow_network,
         ),
     )
 }
