@@ -154,6 +154,35 @@ async def test_a_claim_that_failed_half_way_is_repeated_whole(store: Stored) -> 
     assert (await node.frontier.status()).leased == 8
 
 
+async def test_a_shard_that_fails_again_and_again_keeps_no_other_from_being_asked(
+    store: Stored,
+) -> None:
+    node = await seeded(store, *(at(n, f"p{n}") for n in range(SHARDS)))
+    asked: list[int] = []
+
+    def noting(number: int, method: Any) -> Any:
+        async def call(*args: Any) -> Any:
+            asked.append(number)
+            return await method(*args)
+
+        return call
+
+    shards = node.frontier.shards  # type: ignore[attr-defined]
+    await node.frontier.claim("A", 7, 100, 60_000)
+    for number, shard in enumerate(shards):
+        shard.claim = noting(number, shard.claim)
+    await node.frontier.claim("A", 7, 100, 60_000)
+    first, *others = asked
+    shards[first].claim = noting(first, failing(2, shards[first].claim))
+    for _ in range(2):
+        asked.clear()
+        with pytest.raises(StoreUnavailable):
+            await node.frontier.claim("A", 7, 100, 60_000)
+    assert asked == [*others, first]
+    claim = await node.frontier.claim("A", 7, 100, 60_000)
+    assert sorted(lease.id for lease in claim.leases) == [f"p{n}" for n in range(SHARDS)]
+
+
 async def test_acks_that_were_answered_stay_answered_when_another_shard_fails(
     store: Stored,
 ) -> None:

@@ -78,7 +78,8 @@ class _Turn:
 
     seq: int = 0
     asked: list[int] = field(default_factory=list)
-    """In their order."""
+    """The one that was asked last comes last: when a shard fails, the next time begins with those
+    that it kept from being asked, as their leases run, too."""
 
 
 @dataclass(slots=True)
@@ -196,8 +197,9 @@ class ShardedFrontier:
     async def _claim_from(
         self, turn: _Turn, number: int, node: str, want: int, lease_ms: int
     ) -> Sequence[Lease]:
-        if number not in turn.asked:
-            turn.asked.append(number)
+        if number in turn.asked:
+            turn.asked.remove(number)
+        turn.asked.append(number)
         view, sent = self._views[number], self._clock()
         claim = await self.shards[number].claim(
             node, seq_in_shard(turn.seq, number), max(want, 0), lease_ms
