@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -54,8 +56,17 @@ class Losing:
     custom_settings: ClassVar = QUICK
     redis_key = "Losing"
     url = store = how = ""
+    is_taken = False
 
-    async def parse(self, request: Any, response: Any, **_: Any) -> None:
+    def parse(self, request: Any, response: Any, **_: Any) -> None:
+        if self.is_taken:
+            return
+        self.is_taken = True
+        another = threading.Thread(target=lambda: asyncio.run(self.take()))
+        another.start()
+        another.join()
+
+    async def take(self) -> None:
         servers = OneServer(self.store)
         try:
             if self.how == "flush":
