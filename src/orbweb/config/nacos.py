@@ -79,7 +79,6 @@ class NacosSource(Watching):
         if self._login[0] and not self._token:
             await self._log_in()
         answer = await self._send(method, path, seconds, **kwargs)
-        self._check_api(answer)
         if answer.status in REFUSED and self._login[0]:  # a token holds for some hours
             await self._log_in()
             answer = await self._send(method, path, seconds, **kwargs)
@@ -91,13 +90,14 @@ class NacosSource(Watching):
         params = kwargs.pop("params", {})
         assert isinstance(params, dict)
         token = {"accessToken": self._token} if self._token else {}
-        return await self._web.ask(method, path, seconds, params={**params, **token}, **kwargs)
+        answer = await self._web.ask(method, path, seconds, params={**params, **token}, **kwargs)
+        self._check_api(answer)
+        return answer
 
     async def _log_in(self) -> None:
         self._token = ""
         login = {"username": self._login[0], "password": self._login[1]}
-        answer = await self._web.ask("POST", "/nacos/v1/auth/login", data=login)
-        self._check_api(answer)
+        answer = await self._send("POST", "/nacos/v1/auth/login", 0.0, data=login)
         if answer.status in REFUSED:
             raise ConfigError(f"{self.name} refuses user or password of CONFIG_SOURCE")
         if answer.status != 200:

@@ -21,7 +21,7 @@ from orbweb.frontier.robots import ValkeyRobotsStore
 from orbweb.frontier.runbook import RunBook
 from orbweb.frontier.seen_admin import SeenAdmin
 from orbweb.frontier.seen_places import SeenPlace
-from orbweb.frontier.server import answer_of
+from orbweb.frontier.server import answer_of, wall_ms, whole
 from orbweb.frontier.servers import Servers
 from orbweb.frontier.sharded import ShardedFrontier
 from orbweb.frontier.spread import shared_frontier
@@ -139,14 +139,13 @@ class Admin:
 
     async def nodes(self, info: RunInfo) -> list[NodeInfo]:
         """The worker processes of a run that spoke within the last twenty leases."""
-        seconds, micros = await answer_of(self._client.time())
-        now = seconds * 1000 + micros // 1000
+        now = await wall_ms(self._client)
         beats = await answer_of(self._client.hgetall(self._keys(info, 0).beats))
         found = []
         for node, record in beats.items():
             wall, _, beat = record.partition(b"\n")
-            at_ms = int(wall) if wall.isdigit() else 0
-            found.append(NodeInfo(node.decode(errors="replace"), max(0, now - at_ms), beat))
+            silent_ms = max(0, now - whole(wall))
+            found.append(NodeInfo(node.decode(errors="replace"), silent_ms, beat))
         return sorted(found, key=lambda node: node.node)
 
     async def dead_letters(self, info: RunInfo, ids: str = "*") -> AsyncIterator[DeadLetter]:
@@ -239,9 +238,8 @@ class Admin:
             await self._call(shard, "reset", (*words, "" if shard else line))
 
     async def _reset_line(self, info: RunInfo, author: Author, seen: bool) -> str:
-        seconds, micros = await answer_of(self._client.time())
         return AuditLine(
-            seconds * 1000 + micros // 1000,
+            await wall_ms(self._client),
             author.by,
             RESET,
             job=info.job,

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from orbweb.errors import StoreUnavailable
 from orbweb.frontier.keys import ShardKeys, clean
-from orbweb.frontier.server import answer_of
+from orbweb.frontier.server import answer_of, whole
 from orbweb.frontier.valkey import ScriptCaller
 
 MOST_SWITCHES = 500
@@ -139,4 +139,4 @@ class ConfigBook:
 
 def _ack(record: bytes) -> tuple[int, bytes]:
     at_ms, _, text = record.partition(b"\n")
-    return int(at_ms) if at_ms.isdigit() else 0, text
+    return whole(at_ms), text

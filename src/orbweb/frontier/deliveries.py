@@ -7,7 +7,7 @@ from collections import Counter
 from redis.asyncio import Redis
 
 from orbweb.frontier.keys import ShardKeys
-from orbweb.frontier.server import answer_of
+from orbweb.frontier.server import answer_of, whole
 
 SENT, REFUSED = "sent", "refused"
 """What became of one try. All calls may raise `StoreUnavailable`."""
@@ -29,5 +29,5 @@ class Deliveries:
         found = Counter[tuple[str, str]]()
         for name, number in (await answer_of(self._client.hgetall(self._key))).items():
             result, _, channel = name.decode(errors="replace").partition(" ")
-            found[channel, result] += int(number) if number.isdigit() else 0
+            found[channel, result] += whole(number)
         return found

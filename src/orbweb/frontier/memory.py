@@ -567,16 +567,16 @@ class MemoryFrontier:
                 break
             hosts: list[tuple[str, bool, float]] = []
             for host in due[first : first + step]:
-                each = host, turns.is_own(host), since_of[host]
+                own, since = turns.is_own(host), since_of[host]
                 if host == TASKS_HOST:
                     has_errands = True
                     self._take_errands(run, asking, -(-asking.want // 2))
                 elif limit and len(run.queues[host]) > limit:
-                    crowded.append(each)
-                elif each[1] or turns.behind:
-                    hosts.append(each)
-                elif run.delay == 0 or each[2] - SPARE_MS <= now:
-                    foreign.append(each)
+                    crowded.append((host, own, since))
+                elif own or turns.behind:
+                    hosts.append((host, own, since))
+                elif run.delay == 0 or since - SPARE_MS <= now:
+                    foreign.append((host, own, since))
             self._take_from_each(run, hosts, step, asking)
         self._take_from_each(run, foreign, step, asking)
         self._take_from_each(run, crowded, step, asking)

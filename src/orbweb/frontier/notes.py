@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from redis.asyncio import Redis
 
 from orbweb.frontier.keys import ShardKeys
-from orbweb.frontier.server import answer_of
+from orbweb.frontier.server import answer_of, wall_ms
 
 MOST = 500
 """Notes of one kind; of more the oldest are removed by whoever reads them."""
@@ -48,8 +48,7 @@ class NoteBook:
 
     async def now_ms(self) -> int:
         """The server's wall clock."""
-        seconds, micros = await answer_of(self._client.time())
-        return int(seconds) * 1000 + int(micros) // 1000
+        return await wall_ms(self._client)
 
     async def leave(self, kind: NoteKind, name: str, said: Mapping[str, Any]) -> None:
         """Leave a note in the place of the last one of that name."""

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from orbweb.errors import ConfigError
 from orbweb.frontier.keys import ShardKeys
 from orbweb.frontier.routes import shard_of
-from orbweb.frontier.server import answer_of
+from orbweb.frontier.server import answer_of, wall_ms
 from orbweb.frontier.valkey import ScriptCaller, Word
 
 UNTOUCHED = "="
@@ -97,8 +97,7 @@ class OperatorStore:
         first = self._callers[0]
         if first.time != "":
             return int(first.time)
-        seconds, micros = await self.read(first.client.time())
-        return int(seconds * 1000 + micros // 1000)
+        return await wall_ms(first.client)
 
     async def steer(
         self,

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from orbweb.errors import StoreUnavailable
 from orbweb.frontier.memory_seen import Seen
 from orbweb.frontier.seen import SeenKind, parse_layers
+from orbweb.frontier.server import answer_of, wall_ms
 from orbweb.log import event, get_logger
 
 log = get_logger("orbweb.frontier")
@@ -130,12 +131,8 @@ class FillWatch:
             self._say("dedup_over_full", logging.ERROR, state)
 
     async def _is_first(self, base: str, field: str) -> bool:
-        try:
-            seconds, micros = await self._client.time()
-            at = seconds * 1000 + micros // 1000
-            return bool(await self._client.hsetnx(base, field, str(at)))
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"the store does not answer: {error}") from error
+        at = await wall_ms(self._client)
+        return bool(await answer_of(self._client.hsetnx(base, field, str(at))))
 
     def _say(self, name: str, level: int, state: SeenState) -> None:
         say_fill(name, level, self._job, state.count, state.capacity, state.fill)

@@ -211,3 +211,14 @@ async def answer_of(call: Awaitable[Any] | Any) -> Any:
         return await call
     except (RedisError, OSError) as error:
         raise StoreUnavailable(f"the store does not answer: {error}") from error
+
+
+async def wall_ms(client: Redis) -> int:
+    """The server's clock. Raises `StoreUnavailable`."""
+    seconds, micros = await answer_of(client.time())
+    return int(seconds * 1000 + micros // 1000)
+
+
+def whole(text: bytes) -> int:
+    """A count or a time as the store keeps it; 0 for what is none, as another version may write."""
+    return int(text) if text.isdigit() else 0

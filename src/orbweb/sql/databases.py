@@ -158,20 +158,24 @@ def _prepare_mysql(engine: sa.Engine) -> None:
         connection: sa.Connection, cursor: Any, sql: str, values: Any, context: Any, many: bool
     ) -> None:
         limit = connection.info["max_bytes"]
-        if (size := max(map(_size, values if many else [values]), default=0)) > limit:
+        size = max((_size(row, limit) for row in (values if many else [values])), default=0)
+        if size > limit:
             raise ItemError(
                 f"a row of {size} bytes is more than the server takes: max_allowed_packet is "
                 f"{limit} there"
             )
 
 
-def _size(values: Any) -> int:
-    """The bytes of the texts among the values of a row."""
+def _size(values: Any, limit: int) -> int:
+    """The bytes of the texts among the values of a row; of one that is far below the limit, at
+    most so many."""
     parts = values.values() if isinstance(values, Mapping) else values
+    texts = [part for part in parts if isinstance(part, str | bytes)]
+    at_most = 4 * sum(map(len, texts))
+    if at_most <= limit:
+        return at_most
     return sum(
-        len(part.encode(errors="replace")) if isinstance(part, str) else len(part)
-        for part in parts
-        if isinstance(part, str | bytes)
+        len(part.encode(errors="replace")) if isinstance(part, str) else len(part) for part in texts
     )
 
 
