@@ -136,6 +136,7 @@ def test_a_reset_by_an_operator_is_no_alarm_and_the_log_says_who_it_was(
     report = lose(kind, "operator", server, site, tmp_path)
     assert report.run_lost
     assert "was reset by li (too old)" in caplog.text
+    assert "marked as done. This node stops; the run did not end." in caplog.text
     assert noted(server) == []
 
 

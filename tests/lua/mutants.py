@@ -571,6 +571,18 @@ MUTANTS = (
         "NODES, now - SILENT_MS, '+inf'",
         "NODES, '-inf', '+inf'",
     ),
+    Mutant(
+        "the deal holds although other nodes live",
+        "turn",
+        "if all_live and #dealt == #nodes then",
+        "if #dealt > 0 then",
+    ),
+    Mutant(
+        "the deal holds although a node has come",
+        "turn",
+        "if all_live and #dealt == #nodes then",
+        "if all_live and #dealt > 1 then",
+    ),
     Mutant("who is behind waits", "turn", "behind = load < mean - margin", "behind = false"),
     Mutant(
         "who is ahead does not wait",

@@ -13,8 +13,7 @@ from tests.lua.books import DAY_MS, RUN
 from tests.lua.direct import DirectClient, run_now
 from tests.lua.mutants import Mutant
 from tests.lua.state import Dumper, State
-from tests.lua.test_torn_writes import KINDS, aof_of
-from tests.lua.torn import Commands, page, parse_aof
+from tests.lua.torn import KINDS, Commands, aof_of, page, parse_aof
 from tests.lua.twins import KEYS, Scripts, build_scripts
 from tests.servers import Server
 
@@ -34,22 +33,6 @@ ENTRIES = f"{KEYS.tag}:entries"
 @pytest.fixture(autouse=True)
 def few_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(totals_module, "FOLD_FROM", 1)
-
-
-@pytest.fixture(scope="module")
-def scratch() -> Iterator[DirectClient]:
-    server = Server("valkey")
-    client = DirectClient(server.socket)
-    yield client
-    client.close()
-    server.stop()
-
-
-@pytest.fixture
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    server = Server(getattr(request, "param", "valkey"), aof="always")
-    yield server
-    server.stop()
 
 
 class Store:

@@ -5,49 +5,18 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.lua.direct import DirectClient, run_now
 from tests.lua.mutants import TORN_MUTANTS, Mutant
 from tests.lua.task_mutants import TORN_TASK_MUTANTS
-from tests.lua.torn import LEASE_MS, SEEDS, Recorder, page, torn_faults
+from tests.lua.torn import KINDS, LEASE_MS, SEEDS, Recorder, aof_of, page, torn_faults
 from tests.lua.twins import build_scripts
-from tests.servers import Server, redis_binary
+from tests.servers import Server
 
 from orbweb.frontier.base import Ack, Nack, RunConfig, RunState
 from orbweb.frontier.scripts import Script
 from orbweb.frontier.valkey import ValkeyFrontier
-
-KINDS = [
-    "valkey",
-    pytest.param(
-        "redis",
-        marks=pytest.mark.skipif(
-            redis_binary() is None, reason="redis-server (Debian package) is not installed"
-        ),
-    ),
-]
-
-
-def aof_of(server: Server) -> Path:
-    return max((server.directory / "appendonlydir").glob("*.incr.aof"))
-
-
-@pytest.fixture(scope="module")
-def scratch() -> Iterator[DirectClient]:
-    server = Server("valkey")
-    client = DirectClient(server.socket)
-    yield client
-    client.close()
-    server.stop()
-
-
-@pytest.fixture
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    server = Server(getattr(request, "param", "valkey"), aof="always")
-    yield server
-    server.stop()
 
 
 def faults(

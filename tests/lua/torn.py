@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hiredis
+import pytest
 from tests.lua.direct import DirectClient, run_now
 from tests.lua.state import Dumper, check_sound
 from tests.lua.twins import KEYS
+from tests.servers import Server, redis_binary
 
 from orbweb.frontier.base import Ack, Held, Nack, NewRequest, RunConfig, RunState, SeedCode
 from orbweb.frontier.scripts import Script
@@ -29,6 +31,20 @@ SEEDS = ("p0", "p1", "p2", "p3")
 LINKS = {f"p{n}": (f"p{2 * n + 4}", f"p{2 * n + 5}", f"p{n // 2}") for n in range(5)}
 LINKS |= {"t1.task": ("t1.p20", "t1.p21"), "t1.p20": ("t1.p22",)}
 Commands = list[list[bytes]]
+KINDS = [
+    "valkey",
+    pytest.param(
+        "redis",
+        marks=pytest.mark.skipif(
+            redis_binary() is None, reason="redis-server (Debian package) is not installed"
+        ),
+    ),
+]
+"""Servers whose log is torn: parameters of the fixture `server`."""
+
+
+def aof_of(server: Server) -> Path:
+    return max((server.directory / "appendonlydir").glob("*.incr.aof"))
 
 
 def page(id: str) -> NewRequest:
